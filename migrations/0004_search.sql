@@ -31,6 +31,8 @@ CREATE TABLE search_indexes (
     built_to     bigint,
     -- Counts the builds that were begun: a step of an earlier build is none of a later one's.
     builds       bigint NOT NULL DEFAULT 0,
+    -- Whether the build also replaces what the index holds already; else it only adds what is missing, and takes out what the index covers no more.
+    replaces     boolean NOT NULL DEFAULT true,
     -- Whether it covers the subtrees of its members alone, and nothing once the last of them is deleted; else it covers every document.
     restricted   boolean NOT NULL DEFAULT false,
     created_at   timestamptz NOT NULL DEFAULT now()

@@ -77,8 +77,10 @@ CREATE INDEX entity_merges_merged ON entity_merges (merged_id);
 -- The pen: whoever writes facts takes this row once, as the last lock, and holds it to the commit. So `recorded_at` grows in the order
 -- of commits, and what was believed at a past moment reads the same for ever.
 CREATE TABLE knowledge_clock (
-    one boolean PRIMARY KEY DEFAULT true CHECK (one),
-    at  timestamptz NOT NULL DEFAULT clock_timestamp()
+    one    boolean PRIMARY KEY DEFAULT true CHECK (one),
+    at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The last moment of what was recorded before the transaction that took the pen last.
+    before timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 INSERT INTO knowledge_clock DEFAULT VALUES;
 

@@ -890,7 +890,7 @@ BEGIN
     -- A row that this transaction wrote is the pen in its hand.
     SELECT at INTO moment FROM knowledge_clock WHERE xmin = pg_current_xact_id_if_assigned()::xid;
     IF NOT FOUND THEN
-        UPDATE knowledge_clock SET at = greatest(clock_timestamp(), at + interval '1 microsecond') RETURNING at INTO STRICT moment;
+        UPDATE knowledge_clock SET at = greatest(clock_timestamp(), at + interval '1 microsecond'), before = at RETURNING at INTO STRICT moment;
     END IF;
     RETURN moment;
 END $$;
@@ -939,12 +939,13 @@ BEGIN
      WHERE CASE WHEN pg_try_advisory_xact_lock_shared(tree_lock, hashint8(t.tree)) THEN pg_try_advisory_xact_lock(file_lock, hashint8(t.id)) ELSE false END;
 END $$;
 
-CREATE FUNCTION vector_layout(halves text, bits text, place bigint, OUT parts bigint, OUT root bigint, OUT vectors double precision, OUT unindexed boolean) RETURNS record
+CREATE FUNCTION vector_layout(halves text, bits text, place bigint, OUT parts bigint, OUT largest double precision, OUT root bigint, OUT vectors double precision, OUT unindexed boolean) RETURNS record
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
 BEGIN
-    SELECT count(*) INTO parts FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors');
+    SELECT count(*), coalesce(max(greatest(c.reltuples, 0)) / nullif(sum(greatest(c.reltuples, 0)), 0), 0) INTO parts, largest
+      FROM pg_inherits h JOIN pg_class c ON c.oid = h.inhrelid WHERE h.inhparent = to_regclass('document_vectors');
     IF parts > 0 AND place IS NOT NULL THEN
         SELECT coalesce(d.path[1], d.id) INTO root FROM documents d WHERE d.id = place;
     END IF;
@@ -1374,6 +1375,7 @@ CREATE TABLE ingest_node (
 CREATE TABLE knowledge_clock (
     one boolean DEFAULT true NOT NULL,
     at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    before timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT knowledge_clock_one_check CHECK (one)
 );
 
@@ -1714,6 +1716,7 @@ CREATE TABLE search_indexes (
     contents bigint DEFAULT 0 NOT NULL,
     built_to bigint,
     builds bigint DEFAULT 0 NOT NULL,
+    replaces boolean DEFAULT true NOT NULL,
     restricted boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT search_indexes_name_check CHECK ((name <> ''::text))

@@ -46,9 +46,11 @@ fn note(service: &Service, state: State) {
 /// Serves one connection after another.
 async fn serve(service: Arc<Service>) {
     let mut pause = SOONEST;
+    let mut one_by_one = false;
     while !service.ending.is_cancelled() {
         // It heeds the end of the service itself, because it must not leave half done what it has taken.
-        let Err(error) = connected(&service, &mut pause).await else { break };
+        let Err(error) = connected(&service, &mut pause, &mut one_by_one).await else { break };
+        one_by_one |= matches!(error, BrokerError::Unreadable);
         tracing::warn!(%error, "the bulk feed has no broker and tries again");
         note(&service, Err(error.to_string()));
         tokio::select! {
@@ -60,14 +62,14 @@ async fn serve(service: Arc<Service>) {
 }
 
 /// Serves one connection to its end, which is an error unless the service ends.
-async fn connected(service: &Arc<Service>, pause: &mut Duration) -> Result<(), BrokerError> {
+async fn connected(service: &Arc<Service>, pause: &mut Duration, one_by_one: &mut bool) -> Result<(), BrokerError> {
     let broker = Broker::connect(&service.settings).await?;
     broker.declare().await?;
     *pause = SOONEST;
     note(service, Ok(Work::Takes));
     tracing::info!("the bulk feed takes messages");
     let ended = tokio::select! {
-        ended = consumer::consume(service, &broker) => ended,
+        ended = consumer::consume(service, &broker, one_by_one) => ended,
         error = broker.watch() => Err(error),
         error = outcomes::tell(service, &broker) => Err(error),
         error = events::publish(service, &broker) => Err(error),

@@ -165,7 +165,7 @@ const BENCHES: &[(&str, &str)] = &[
     ),
     (
         "recall",
-        "what a vector search finds of the exact answer, in parts of the store that are about something else, and how long it takes; again with the vectors in parts, and as bits, for at most 100000; SIZE: nodes, default 50000",
+        "what a vector search finds of the exact answer, in parts of the store that are about something else, and how long it takes; again with the vectors in parts, and as bits; SIZE: nodes, default 50000",
     ),
     (
         "recall/files",

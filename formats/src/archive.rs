@@ -4,7 +4,7 @@ mod locked;
 mod members;
 
 use crate::{Access, Extraction, Format, FormatError, Pattern, Patterns, markdown::has_text, tables::has_tables};
-use flate2::read::DeflateDecoder;
+use flate2::{Crc, read::DeflateDecoder};
 pub(crate) use members::members;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -105,6 +105,8 @@ pub(crate) struct Directory {
 /// A member as the directory describes it.
 pub(crate) struct Entry<'a> {
     pub name: &'a [u8],
+    /// The name in UTF-8, where the archive has it beside that of its tool's code page.
+    unicode_name: Option<&'a [u8]>,
     flags: u16,
     method: u16,
     crc: u32,
@@ -162,6 +164,7 @@ impl Directory {
             let [name, extra, comment] = [28, 30, 32].map(|at| usize::from(u16_at(fixed, at)));
             let mut entry = Entry {
                 name: bytes.get(46..46 + name)?,
+                unicode_name: None,
                 flags: u16_at(fixed, 8),
                 method: u16_at(fixed, 10),
                 crc: u32_at(fixed, 16),
@@ -232,7 +235,7 @@ fn large_record<R: Read + Seek>(source: &mut R, before: &[u8], from: u64) -> io:
     Ok(None)
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
     fn encrypted(&self) -> bool {
         self.flags & 1 != 0
     }
@@ -252,8 +255,8 @@ impl Entry<'_> {
         (self.attributes >> 16) & 0o170_000 == 0o120_000
     }
 
-    /// Takes the sizes that do not fit their fields from the extra field, and how AES has locked the member.
-    fn widen(&mut self, mut extra: &[u8]) {
+    /// Takes the sizes that do not fit their fields from the extra field, the name in UTF-8, and how AES has locked the member.
+    fn widen(&mut self, mut extra: &'a [u8]) {
         while extra.len() >= 4 {
             let (id, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
             let Some(body) = extra.get(4..4 + length) else { return };
@@ -265,6 +268,13 @@ impl Entry<'_> {
                     }
                 }
             }
+            // A tool that does not know this field renames a member without it; then the checksum is of another name.
+            if let (0x7075, [1, rest @ ..]) = (id, body)
+                && rest.len() > 4
+                && u32_at(rest, 0) == checksum(self.name)
+            {
+                self.unicode_name = Some(&rest[4..]);
+            }
             if let (0x9901, [_, _, b'A', b'E', strength, _, _, ..]) = (id, body) {
                 let (version, method) = (u16_at(body, 0), u16_at(body, 5));
                 self.sealing = Some(Sealing { version, strength: *strength, method });
@@ -273,10 +283,11 @@ impl Entry<'_> {
         }
     }
 
-    /// The name as text: UTF-8 if it is valid, else the code page of the first zip tools.
+    /// The name as text: UTF-8 if there is one that is valid, else the code page of the first zip tools.
     fn readable_name(&self) -> String {
         let readable = |character: char| if character == '\0' { '\u{FFFD}' } else { character };
-        match std::str::from_utf8(self.name) {
+        let unicode = self.unicode_name.and_then(|name| std::str::from_utf8(name).ok());
+        match unicode.map_or_else(|| std::str::from_utf8(self.name), Ok) {
             Ok(name) => name.chars().map(readable).take(NAME).collect(),
             Err(_) if self.flags & 0x800 != 0 => {
                 String::from_utf8_lossy(self.name).chars().map(readable).take(NAME).collect()
@@ -291,6 +302,12 @@ impl Entry<'_> {
             }
         }
     }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
 }
 
 const CODE_PAGE_437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐\
@@ -406,6 +423,7 @@ mod tests {
         let name = b"\x81ber\0.txt";
         let entry = Entry {
             name,
+            unicode_name: None,
             flags: 0,
             method: 0,
             crc: 0,
@@ -417,5 +435,29 @@ mod tests {
         };
         assert_eq!(entry.readable_name(), "über\u{FFFD}.txt");
         assert_eq!(CODE_PAGE_437.chars().count(), 128);
+    }
+
+    #[test]
+    fn a_name_in_utf_8_beside_that_of_a_code_page_is_the_name_if_it_is_of_the_same_member() {
+        // The name is in the code page of a Russian system.
+        let name = b"\x8E\xE2\xE7\xA5\xE2.txt";
+        let listed = |of: &[u8], unicode: &str| {
+            let mut extra = vec![1];
+            extra.extend(checksum(of).to_le_bytes());
+            extra.extend(unicode.as_bytes());
+            let mut bytes = b"PK\x01\x02".to_vec();
+            bytes.extend([0; 24]);
+            bytes.extend([name.len() as u8, 0, extra.len() as u8 + 4, 0]);
+            bytes.extend([0; 14]);
+            bytes.extend(name);
+            bytes.extend([0x75, 0x70, extra.len() as u8, 0]);
+            bytes.extend(extra);
+            let directory = Directory { bytes, shift: 0, claimed: 1 };
+            let names: Vec<String> = directory.entries().map(|entry| entry.readable_name()).collect();
+            names.concat()
+        };
+        assert_eq!(listed(name, "Отчет.txt"), "Отчет.txt");
+        assert_eq!(listed(b"another", "Отчет.txt"), "ÄΓτÑΓ.txt");
+        assert_eq!(listed(name, ""), "ÄΓτÑΓ.txt");
     }
 }

@@ -3,7 +3,7 @@ use crate::{
     architecture::EncoderConfig,
     encoder::Wanted,
     folder::ModelFolder,
-    health::{self, Watched},
+    health::Watched,
     location::LONGEST_TEXT,
     passes::{self, Heard, IsGone},
     queue::{Lane, Work},
@@ -82,12 +82,13 @@ impl Engine {
         }
         let weights = folder.path.join("model.safetensors");
         let packs = Packs::of(settings.models_dir.as_deref());
-        let (precision, model_config) = (kind.precision(settings.precision), folder.config.clone());
+        let precision = kind.precision(settings.precision);
+        let (path, model_config) = (weights.clone(), folder.config.clone());
         let open = move || {
-            let (parts, digest) = Packs::load(packs.as_ref(), &weights, &model_config, |file| config.load(file))?;
-            Ok::<_, ModelError>((kind.encoder(parts, precision)?, digest, weights.clone()))
+            let (parts, digest) = Packs::load(packs.as_ref(), &path, &model_config, |file| config.load(file))?;
+            Ok((kind.encoder(parts, precision)?, digest))
         };
-        let (encoder, digest, _) = open()?;
+        let (device, digest) = Watched::load(open, weights)?;
         let info = ModelInfo {
             identity: folder.identity(digest, precision),
             name: folder.name,
@@ -111,12 +112,6 @@ impl Engine {
             model.threads = info.threads,
             "model loaded"
         );
-        let reopen = move || match open()? {
-            (encoder, again, _) if again == digest => Ok(encoder),
-            // Otherwise vectors of another model would carry the name of this one.
-            (_, _, path) => Err(ModelError::Changed { path }),
-        };
-        let device = Watched::new(encoder, Box::new(reopen), health::FIRST_DELAY);
         Self::start(info, tokenizer, device, kind, settings)
     }
 
@@ -287,7 +282,7 @@ impl Engine {
         let lengths: Vec<usize> = tokens.iter().map(|tokens| tokens.ids.len()).collect();
         let batch = |texts: &[usize]| Ragged::from_sequences(texts.iter().map(|&text| tokens[text].ids.as_slice()));
         let device = &self.shared.device;
-        let work = Work { encoder: device.encoder()?, wanted, device: Some(Arc::clone(device)) };
+        let work = Work { encoder: device.encoder()?, wanted, device: Arc::clone(device) };
         passes::run(&self.shared.threads, lane, work, &lengths, max_texts, batch, done).await
     }
 }

@@ -8,6 +8,7 @@ use crate::{
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::{Duration, Instant},
@@ -16,7 +17,7 @@ use std::{
 /// After this many panics of forward passes in a row the device counts as lost; a single one may be the fault of its
 /// text.
 const PANICS_IN_A_ROW: u32 = 3;
-pub(crate) const FIRST_DELAY: Duration = Duration::from_secs(1);
+const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
 /// Loads the model's weights onto its device, as at the start.
@@ -38,6 +39,21 @@ struct State {
 }
 
 impl Watched {
+    /// Opens a model as `open` does, and again in the same way whenever its device is lost. `open` also returns the hash of the weights, which it
+    /// reads at `weights`; the hash must stay the same.
+    pub fn load(
+        open: impl Fn() -> Result<(Arc<dyn Encoder>, [u8; 32]), ModelError> + Send + Sync + 'static,
+        weights: PathBuf,
+    ) -> Result<(Arc<Self>, [u8; 32]), ModelError> {
+        let (encoder, digest) = open()?;
+        let reopen = move || match open()? {
+            (encoder, again) if again == digest => Ok(encoder),
+            // Otherwise what another model says would carry the name of this one.
+            _ => Err(ModelError::Changed { path: weights.clone() }),
+        };
+        Ok((Self::new(encoder, Box::new(reopen), FIRST_DELAY), digest))
+    }
+
     pub fn new(encoder: Arc<dyn Encoder>, open: Open, first_delay: Duration) -> Arc<Self> {
         let state = State { encoder: Some(encoder), panics: 0, reason: String::new(), next_try: Instant::now() };
         Arc::new(Self { open, first_delay, state: Mutex::new(state) })

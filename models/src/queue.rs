@@ -22,8 +22,18 @@ pub(crate) enum Lane {
 pub(crate) struct Work {
     pub encoder: Arc<dyn Encoder>,
     pub wanted: Wanted,
-    /// Learns how the pass ended; `None` for a model whose device is not watched.
-    pub device: Option<Arc<Watched>>,
+    /// Learns how the pass ended.
+    pub device: Arc<Watched>,
+}
+
+#[cfg(test)]
+impl Work {
+    /// Work of an encoder that is never opened again.
+    pub fn alone(encoder: Arc<dyn Encoder>, wanted: Wanted) -> Self {
+        let never = std::time::Duration::from_secs(3600);
+        let device = Watched::new(Arc::clone(&encoder), Box::new(|| Err(ModelError::Stopped)), never);
+        Self { encoder, wanted, device }
+    }
 }
 
 /// What was wanted, for each sequence of a pass in order; `None` for a sequence whose vector has no direction.
@@ -229,7 +239,7 @@ mod tests {
     async fn what_waits_is_bounded_in_tokens_too_and_a_longer_text_has_the_room_to_itself() {
         let queue = Queue::new(4, TOKENS_PER_PASS);
         let submit = |tokens: usize| {
-            let work = Work { encoder: Arc::new(Nothing), wanted: Wanted::Rows, device: None };
+            let work = Work::alone(Arc::new(Nothing), Wanted::Rows);
             queue.submit(Lane::Document, Ragged::from_sequences([&vec![1; tokens][..]]), work)
         };
         // This polls a future once: it is done, or it waits for room.

@@ -1,14 +1,15 @@
 use crate::{
     Architecture, Device, Engine, ModelError, ModelSettings, Precision,
     architecture::EncoderConfig,
-    encoder::{Encoder, Wanted},
+    encoder::Wanted,
     error::panic_message,
     folder::ModelFolder,
+    health::Watched,
     passes,
     queue::{Lane, Work},
     ragged::Ragged,
     tokenizer::TextTokenizer,
-    weights::Packs,
+    weights::{Packs, WeightFile},
     worker::Threads,
 };
 use std::{panic::catch_unwind, path::PathBuf, sync::Arc};
@@ -71,7 +72,7 @@ pub struct Reranker {
 struct Shared {
     info: RerankerInfo,
     tokenizer: TextTokenizer,
-    encoder: Arc<dyn Encoder>,
+    device: Arc<Watched>,
     threads: Arc<Threads>,
     batch_size: usize,
 }
@@ -96,7 +97,7 @@ impl Reranker {
     /// somebody waits, go before all documents, and no more threads run models than the engine's settings say.
     pub fn load(settings: &RerankerSettings, beside: Option<&Engine>) -> Result<Self, ModelError> {
         let &RerankerSettings { threads, batch_size, max_length, queue_capacity, .. } = settings;
-        let device: Device = settings.device.parse()?;
+        let kind: Device = settings.device.parse()?;
         let of_engine = ModelSettings {
             model: settings.model.clone(),
             models_dir: settings.models_dir.clone(),
@@ -133,17 +134,22 @@ impl Reranker {
         }
         let weights = folder.path.join("model.safetensors");
         let packs = Packs::of(settings.models_dir.as_deref());
-        let (weights, _) = Packs::load(packs.as_ref(), &weights, &folder.config, |file| config.load_with_head(file))?;
-        let encoder = device.encoder(weights, Precision::F32)?;
-        let threads = match beside.filter(|engine| engine.info().device == device.to_string()) {
+        let (path, model_config) = (weights.clone(), folder.config);
+        let open = move || {
+            let read = |file: &mut WeightFile| config.load_with_head(file);
+            let (parts, digest) = Packs::load(packs.as_ref(), &path, &model_config, read)?;
+            Ok((kind.encoder(parts, Precision::F32)?, digest))
+        };
+        let (device, _) = Watched::load(open, weights)?;
+        let threads = match beside.filter(|engine| engine.info().device == kind.to_string()) {
             Some(engine) => engine.threads(),
-            None => Threads::start(device.threads(threads), device.tokens_per_pass(), queue_capacity)?,
+            None => Threads::start(kind.threads(threads), kind.tokens_per_pass(), queue_capacity)?,
         };
         let info = RerankerInfo {
             name: folder.name,
             architecture: folder.architecture,
             max_length,
-            device: device.to_string(),
+            device: kind.to_string(),
             threads: threads.count,
         };
         tracing::info!(
@@ -152,7 +158,7 @@ impl Reranker {
             model.threads = info.threads,
             "reranker loaded"
         );
-        Ok(Self { shared: Arc::new(Shared { info, tokenizer, encoder, threads, batch_size }) })
+        Ok(Self { shared: Arc::new(Shared { info, tokenizer, device, threads, batch_size }) })
     }
 
     /// Describes what was loaded.
@@ -177,8 +183,8 @@ impl Reranker {
         let batch = |numbers: &[usize]| {
             Ragged::from_pairs(numbers.iter().map(|&pair| (pairs[pair].ids.as_slice(), pairs[pair].first)))
         };
-        let Shared { encoder, threads, batch_size, .. } = &*self.shared;
-        let work = Work { encoder: Arc::clone(encoder), wanted: Wanted::Score, device: None };
+        let Shared { device, threads, batch_size, .. } = &*self.shared;
+        let work = Work { encoder: device.encoder()?, wanted: Wanted::Score, device: Arc::clone(device) };
         let scores = passes::run(threads, Lane::Query, work, &lengths, *batch_size, batch, &|_| ()).await?;
         Ok(scores.into_iter().flatten().collect())
     }

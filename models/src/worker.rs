@@ -108,9 +108,7 @@ impl Crew {
         let place = Seat { crew: self, lane: pass.lane };
         let outcome = catch_unwind(AssertUnwindSafe(|| made(&pass.work, &pass.batch, &place)));
         let outcome = outcome.map_err(|panic| panic_message(&*panic));
-        if let Some(device) = &pass.work.device {
-            device.ended(&pass.work.encoder, outcome.as_ref().err().map(String::as_str));
-        }
+        pass.work.device.ended(&pass.work.encoder, outcome.as_ref().err().map(String::as_str));
         let outcome = outcome.unwrap_or_else(|message| Err(ModelError::ForwardPanicked { message }));
         self.running.fetch_sub(1, Ordering::Relaxed);
         // If the caller was cancelled meanwhile, nobody waits any more.
@@ -245,7 +243,7 @@ mod tests {
         let encoder: Arc<dyn Encoder> = Arc::new(Steps { threads: Mutex::new(threads), go });
         let queue = Arc::new(Queue::new(8, TOKENS_PER_PASS));
         start(3, &queue).unwrap();
-        let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean), device: None };
+        let work = Work::alone(encoder, Wanted::Vector(Pooling::Mean));
         let submit = |ids: &[u32]| queue.submit(Lane::Document, Ragged::from_sequences([ids]), work.clone());
         let first = submit(&[0; 4]).await.unwrap();
         assert_eq!(seen.recv().unwrap(), (0, 3));
@@ -273,7 +271,7 @@ mod tests {
             let go = [Mutex::new(go_document), Mutex::new(go_query)];
             let encoder: Arc<dyn Encoder> = Arc::new(Steps { threads: Mutex::new(threads), go });
             let queue = Arc::new(Queue::new(8, TOKENS_PER_PASS));
-            let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean), device: None };
+            let work = Work::alone(encoder, Wanted::Vector(Pooling::Mean));
             let submit = |lane, ids: &[u32]| queue.submit(lane, Ragged::from_sequences([ids]), work.clone());
             let mut documents = Vec::new();
             for _ in 0..count {
@@ -305,7 +303,7 @@ mod tests {
         let encoder: Arc<dyn Encoder> = Arc::new(Gate { threads: Mutex::new(threads), go: Mutex::new(go) });
         let queue = Arc::new(Queue::new(8, TOKENS_PER_PASS));
         start(3, &queue).unwrap();
-        let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean), device: None };
+        let work = Work::alone(encoder, Wanted::Vector(Pooling::Mean));
         let submit = || queue.submit(Lane::Document, Ragged::from_sequences([&[1u32, 2][..]]), work.clone());
         for _ in 0..2 {
             let first = submit().await.unwrap();

@@ -33,6 +33,11 @@ pub enum BrokerError {
     Broker(lapin::Error),
     #[error("the address of the broker in SVC_AMQP_URL cannot be read: write amqp://user:password@host:port/vhost")]
     Address,
+    #[error(
+        "the broker handed out a message whose properties or names of headers are not UTF-8, and that ended the connection: remove it from its \
+         queue with the broker's own tools, or wait until the broker gives it up"
+    )]
+    Unreadable,
     #[error("the broker did not answer within {} s", ANSWER.as_secs())]
     Silent,
     #[error("the broker does not take the message now: {0}")]
@@ -64,7 +69,10 @@ impl BrokerError {
 
 impl From<lapin::Error> for BrokerError {
     fn from(error: lapin::Error) -> BrokerError {
-        BrokerError::Broker(error)
+        match error.kind() {
+            ErrorKind::ParsingError(_) => BrokerError::Unreadable,
+            _ => BrokerError::Broker(error),
+        }
     }
 }
 
@@ -104,7 +112,7 @@ pub async fn missing(settings: &Settings) -> Option<BrokerError> {
 
 /// Waits for an answer of the broker, but not for ever.
 pub(super) async fn answer<T>(answer: impl Future<Output = lapin::Result<T>>) -> Result<T, BrokerError> {
-    timeout(ANSWER, answer).await.map_err(|_| BrokerError::Silent)?.map_err(BrokerError::Broker)
+    timeout(ANSWER, answer).await.map_err(|_| BrokerError::Silent)?.map_err(BrokerError::from)
 }
 
 /// A message that the broker may not have yet.
@@ -151,6 +159,10 @@ impl Broker {
         let retries = settings.bulk_retry.iter().map(|time| (waits(*time), *time)).collect();
         let prefix = settings.amqp_prefix.clone();
         Ok(Broker { connection, publishing, prefix, user, retries, at_work: AtomicUsize::new(0) })
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.connection.status().connected()
     }
 
     /// A channel of its own.

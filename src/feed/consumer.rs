@@ -67,6 +67,15 @@ enum Answer {
     },
 }
 
+/// What follows when no more messages are taken from a channel.
+enum Next {
+    End,
+    /// Too many tasks are ready.
+    Pause,
+    /// Several messages are taken at a time again.
+    GoOn,
+}
+
 /// Why a message was not stored.
 enum Trouble {
     /// It can never be stored as it is.
@@ -116,9 +125,13 @@ fn prefetch(inline_bytes: u64) -> u16 {
 
 /// Takes messages until the service ends or the connection is lost; pauses while there are too many ready tasks. What was taken is ended
 /// before this returns.
-pub(super) async fn consume(service: &Arc<Service>, broker: &Broker) -> Result<(), BrokerError> {
-    let prefetch = prefetch(service.settings.bulk_inline_bytes);
+///
+/// A message that nobody can read ends the connection, and the broker counts a failed delivery of every message that it had handed out. So the
+/// next messages are taken `one_by_one`, until some of them were read.
+pub(super) async fn consume(service: &Arc<Service>, broker: &Broker, one_by_one: &mut bool) -> Result<(), BrokerError> {
     loop {
+        let prefetch = if *one_by_one { 1 } else { prefetch(service.settings.bulk_inline_bytes) };
+        let mut read = 0;
         let channel = broker.channel().await?;
         answer(channel.basic_qos(prefetch, BasicQosOptions::default())).await?;
         wait_for_room(service).await;
@@ -128,14 +141,14 @@ pub(super) async fn consume(service: &Arc<Service>, broker: &Broker) -> Result<(
         let mut under_way = FuturesUnordered::new();
         let mut look = tokio::time::interval(LOOK);
         let mut unlooked = 0;
-        let paused = loop {
+        let next = loop {
             broker.at_work.store(under_way.len(), Ordering::Relaxed);
             tokio::select! {
-                () = service.ending.cancelled() => break false,
+                () = service.ending.cancelled() => break Next::End,
                 _ = look.tick() => {
                     unlooked = 0;
                     if is_full(service, service.settings.bulk_high_water).await {
-                        break true;
+                        break Next::Pause;
                     }
                 }
                 delivery = deliveries.next(), if under_way.len() < AT_ONCE => match delivery {
@@ -148,7 +161,14 @@ pub(super) async fn consume(service: &Arc<Service>, broker: &Broker) -> Result<(
                     }
                     None => return Err(BrokerError::Ended),
                 },
-                Some(done) = under_way.next(), if !under_way.is_empty() => done?,
+                Some(done) = under_way.next(), if !under_way.is_empty() => {
+                    done?;
+                    read += 1;
+                    if *one_by_one && read == PREFETCH {
+                        *one_by_one = false;
+                        break Next::GoOn;
+                    }
+                }
             }
         };
         // What was handed out already is worked on to its end: if it went back, the broker would count that as a delivery that failed.
@@ -166,8 +186,10 @@ pub(super) async fn consume(service: &Arc<Service>, broker: &Broker) -> Result<(
         }
         broker.at_work.store(0, Ordering::Relaxed);
         answer(channel.close(200, "".into())).await?;
-        if !paused {
-            return Ok(());
+        match next {
+            Next::End => return Ok(()),
+            Next::GoOn => continue,
+            Next::Pause => {}
         }
         let high_water = service.settings.bulk_high_water;
         tracing::info!(high_water, "the bulk feed pauses until half of the ready tasks are done");

@@ -50,7 +50,12 @@ impl Dead {
             return Ok(None);
         }
         self.left -= 1;
-        let got = answer(self.channel.basic_get(self.broker.name("dead").into(), BasicGetOptions::default())).await?;
+        let got = answer(self.channel.basic_get(self.broker.name("dead").into(), BasicGetOptions::default())).await;
+        let got = got.map_err(|error| match error {
+            // The client keeps who asked waiting when it cannot read the answer.
+            BrokerError::Silent if !self.broker.is_connected() => BrokerError::Unreadable,
+            error => error,
+        })?;
         let Some(BasicGetMessage { delivery, .. }) = got else { return Ok(None) };
         let said = Said::read(&delivery.properties, &self.broker.user);
         let headers = delivery.properties.headers().as_ref();
@@ -89,6 +94,10 @@ impl Dead {
     /// Takes a message out of the queue for good.
     pub async fn drop(&self, letter: Letter) -> Result<(), BrokerError> {
         answer(letter.delivery.acker.ack(BasicAckOptions::default())).await.map(|_| ())
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.broker.is_connected()
     }
 
     pub async fn close(self) {

@@ -255,6 +255,18 @@ impl Group {
         Ok(group)
     }
 
+    /// Forgets the facts without a source about documents of zones, and returns these zones.
+    fn forget_facts_of_zones(&mut self) -> BTreeSet<i64> {
+        let mut zones = BTreeSet::new();
+        let guards = &self.guards;
+        self.facts.retain(|fact| {
+            let zone = guards.get(&fact.subject).filter(|_| fact.zone == OPEN);
+            zones.extend(zone);
+            zone.is_none()
+        });
+        zones
+    }
+
     fn forget_facts(&mut self) {
         self.facts.clear();
         self.literals.clear();
@@ -291,11 +303,17 @@ impl Group {
     }
 
     /// What is to be written, so that exactly what follows is believed. This may take long.
-    fn plan(self, most: usize) -> Plan {
+    fn plan(mut self, most: usize) -> Plan {
         let steps: Vec<Rule> = self.rules.iter().map(|(rule, _)| *rule).collect();
         let closed = match self.left_out.contains(&OPEN) {
             true => Err(TooMuch),
-            false => rules::derive(&self.facts, &steps, &self.guards, &self.left_out, most),
+            false => rules::derive(&self.facts, &steps, &self.guards, &self.left_out, most).or_else(|TooMuch| {
+                // Whoever may write in one zone alone must not end what follows for all. What is said of its documents without a source is open too.
+                let own = self.forget_facts_of_zones();
+                let mut closed = rules::derive(&self.facts, &steps, &self.guards, &self.left_out, most)?;
+                closed.given_up.extend(own);
+                Ok(closed)
+            }),
         };
         // What is open to all is a part of every zone.
         let all = |TooMuch| Closed { derived: Vec::new(), given_up: BTreeSet::from([OPEN]) };

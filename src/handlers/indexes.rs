@@ -111,7 +111,11 @@ async fn build(service: &Service, id: IndexId) -> Result<IndexResponse, Failure>
     let mut conn = service.pool.acquire().await.or_fail()?;
     let index = read(&mut conn, id).await?;
     drop(conn);
-    bm25::build(service, id, if index.capabilities.maxsim { BATCHES_OF_TOKENS } else { BATCHES }).await.or_fail()?;
+    let batches = if index.capabilities.maxsim { BATCHES_OF_TOKENS } else { BATCHES };
+    if let Err(error) = bm25::build(service, id, batches).await {
+        // What was asked for is stored, and a worker goes on with the build.
+        tracing::warn!(index.id = id.0, %error, "an index is not built at once");
+    }
     let mut conn = service.pool.acquire().await.or_fail()?;
     read(&mut conn, id).await
 }
@@ -262,7 +266,11 @@ impl Handle<ops::add_index_members> for Service {
         let index = read(&mut tx, id).await?;
         not_the_default(&index.name, "narrowed to some subtrees")?;
         manage::add_members(&mut tx, id, &members).await.or_fail()?;
-        manage::rebuild(&mut tx, id).await.or_fail()?;
+        match index.restricted {
+            true => manage::cover(&mut tx, id, &members).await.or_fail()?,
+            // It covered everything.
+            false => manage::rebuild(&mut tx, id).await.or_fail()?,
+        }
         record(&mut tx, caller, AuditAct::IndexMemberAdd, &index, Some(("members", members.into()))).await?;
         tx.commit().await.or_fail()?;
         build(self, id).await
@@ -283,7 +291,7 @@ impl Handle<ops::remove_index_member> for Service {
                     .with("remedy", "add another member first, or delete the index"));
             }
         }
-        manage::rebuild(&mut tx, id).await.or_fail()?;
+        manage::cover(&mut tx, id, &[member.0]).await.or_fail()?;
         let index = read(&mut tx, id).await?;
         record(&mut tx, caller, AuditAct::IndexMemberRemove, &index, Some(("member", member.0.into()))).await?;
         tx.commit().await.or_fail()?;

@@ -53,6 +53,35 @@ fn way_cursor(text: &str) -> Result<Vec<i64>, Failure> {
     text.split('.').map(|id| id.parse().map_err(|_| not_a_cursor())).collect()
 }
 
+/// A page of what is under a document in the order in which it is read. Its cursors are its own.
+pub(super) async fn reading(
+    service: &Service,
+    caller: &Caller,
+    id: DocumentId,
+    query: &PageQuery,
+) -> Result<DocumentPage, Failure> {
+    let after = query.cursor.as_deref().map(reading_cursor).transpose()?.unwrap_or_default();
+    let (scope, limit) = (caller.readable(), query.rows() + 1);
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    must_exist(&mut conn, caller, id).await?;
+    let found = store::documents::reading(&mut conn, &scope, id, &after, limit).await.or_fail()?;
+    let listed = found.iter().map(|found| found.listed).collect();
+    let cursor = |last: &Listed| {
+        let way = found.iter().find(|found| found.listed.id == last.id).map_or(&[][..], |found| &found.way);
+        let places = way.iter().map(|place| format!("{}.{}", place.position, place.id));
+        places.collect::<Vec<_>>().join(".")
+    };
+    page(service, &mut conn, caller, query, listed, cursor).await
+}
+
+/// The places of a way, each a position and an id.
+fn reading_cursor(text: &str) -> Result<Vec<SiblingCursor>, Failure> {
+    let numbers = text.split('.').map(str::parse).collect::<Result<Vec<i64>, _>>().map_err(|_| not_a_cursor())?;
+    let (places, rest) = numbers.as_chunks();
+    let place = |[position, id]: &[i64; 2]| SiblingCursor { position: *position, id: DocumentId(*id) };
+    if rest.is_empty() { Ok(places.iter().map(place).collect()) } else { Err(not_a_cursor()) }
+}
+
 impl Handle<ops::list_children> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_children>) -> Result<DocumentPage, Failure> {
         let id = DocumentId(call.path.id);

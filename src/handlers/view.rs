@@ -2,7 +2,7 @@
 use super::{
     bytes::UNKNOWN,
     documents::{etag_of, id_cursor, read},
-    lists::must_exist,
+    lists::{must_exist, reading},
     presentations::rules,
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
         view::FileRow,
     },
     usetype::Usetype,
-    view::{Maker, Node, Rules, fields, finish, markup},
+    view::{Before, Maker, Node, Rules, fields, finish, markup},
 };
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -262,13 +262,10 @@ async fn children(
     let mode = rule.children.mode;
     let is_inline = mode == ChildrenMode::Inline;
     let query = PageQuery { cursor, limit: Some(limit), include_embed: false, include_content: is_inline };
-    let (path, meta) = (DocumentPath { id: document.id }, Meta::default());
     let page = match is_inline {
-        true => {
-            let call = Call { meta, path, query, body: Nothing {} };
-            Handle::<ops::list_subtree>::handle(service, caller, call).await?
-        }
+        true => reading(service, caller, DocumentId(document.id), &query).await?,
         false => {
+            let (path, meta) = (DocumentPath { id: document.id }, Meta::default());
             let call = Call { meta, path, query, body: Nothing {} };
             Handle::<ops::list_children>::handle(service, caller, call).await?
         }
@@ -277,11 +274,16 @@ async fn children(
     let nodes = nodes(&mut conn, page.documents).await?;
     let above = nodes.first().map_or(&[][..], |node| node.document.path.as_slice());
     let above = breadcrumbs(&mut conn, &caller.readable(), above).await?;
-    let is_table = |above: &Crumb| above.usetype.as_deref() == Some(Usetype::Table.as_str());
-    let table = above.into_iter().rfind(is_table).and_then(|table| table.id);
     drop(conn);
+    let nearest = |usetype: Usetype, above: &[Crumb]| {
+        above.iter().rfind(|above| above.usetype.as_deref() == Some(usetype.as_str())).and_then(|above| above.id)
+    };
+    let before = Before {
+        table: nearest(Usetype::Table, &above),
+        summaries: nearest(Usetype::Raptor, above.get(document.path.len() + 1..).unwrap_or_default()),
+    };
     let blocks = match is_inline {
-        true => finished(maker.flow(document.path.len(), &nodes, table)).await?,
+        true => finished(maker.flow(document.path.len(), &nodes, before)).await?,
         false => maker.names(&nodes),
     };
     Ok(ViewChildren { document_id: document.id, mode, blocks, next_cursor: page.next_cursor })

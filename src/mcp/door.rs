@@ -84,6 +84,9 @@ pub async fn answer(row: &Row, arguments: JsonObject, calls: &Remote, telling: &
     let (mut shown, next) = window::page(&whole, &row.answer, &from);
     if let Some(next) = next {
         shown["next_cursor"] = window::write_cursor(next, of).into();
+    } else if let Some(next) = whole.get_mut("next_cursor") {
+        // A page shortens long texts of other pages, and this one may be long.
+        shown["next_cursor"] = next.take();
     }
     Ok(shown)
 }

@@ -27,7 +27,7 @@ impl Row {
 
     /// Whether the service answers with pages of its own.
     pub fn is_list(&self) -> bool {
-        self.places.query.iter().any(|name| name == "cursor")
+        self.places.query.iter().chain(self.places.body.iter().flatten()).any(|name| name == "cursor")
     }
 }
 

@@ -26,6 +26,10 @@ pub fn describe(taken: &mut Map<String, Value>, answer: &mut Value) {
         "options".into(),
         json!({"type": "object", "description": "Ingest options by group, as the tool `ingest` takes them."}),
     );
+    if let Some(priority) = taken.get_mut("priority") {
+        let about = priority["description"].as_str().map(|about| format!("{} With `base64`.", about.trim()));
+        priority["description"] = about.into();
+    }
     answer["properties"]["frontier"] =
         json!({"type": "object", "description": "What the ingestion came to, after `wait`."});
 }
@@ -78,6 +82,10 @@ async fn fetched(
     arguments: JsonObject,
     telling: &Telling,
 ) -> Result<Value, Failure> {
+    let given: JsonObject = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect();
+    if given.contains_key("priority") {
+        return Err(Failure::field("priority", "goes with `base64`: what is fetched is ingested at once"));
+    }
     let path = url.split(['?', '#']).next().unwrap_or(url);
     let mut entries = ["wiki:url", "wiki:pdf"];
     if path.to_ascii_lowercase().ends_with(".pdf") {
@@ -85,7 +93,7 @@ async fn fetched(
     }
     let mut refusal = None;
     for entry in entries {
-        let mut body = Value::Object(arguments.clone());
+        let mut body = Value::Object(given.clone());
         body["entry"] = entry.into();
         body["url"] = url.into();
         if let Some(options) = &options {

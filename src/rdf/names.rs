@@ -102,6 +102,8 @@ pub fn of_predicate(iri: &str, prefixes: &[(String, String)]) -> (String, String
     });
     // The longest namespace says most; among equal ones the well-known prefix comes first.
     let best = known.reduce(|best, other| if other.1.len() < best.1.len() { other } else { best });
+    // Other names would read as IRIs.
+    let best = best.filter(|(prefix, name)| !prefix.eq_ignore_ascii_case("urn") && !name.starts_with("//"));
     let (namespace, name) = match best {
         Some((prefix, name)) => (prefix.to_owned(), percent_decode_str(name).decode_utf8_lossy().replace('\0', "")),
         None => (IMPORTED.to_owned(), local(iri)),
@@ -121,6 +123,8 @@ mod tests {
             ("ex".to_owned(), "http://example.org/".to_owned()),
             ("exv".to_owned(), "http://example.org/v#".to_owned()),
             ("über".to_owned(), "http://u/".to_owned()),
+            ("https".to_owned(), "http://evil/".to_owned()),
+            ("URN".to_owned(), "http://other/".to_owned()),
         ];
         for (iri, namespace, name) in [
             ("http://xmlns.com/foaf/0.1/knows", "foaf", "knows"),
@@ -129,6 +133,9 @@ mod tests {
             ("http://u/x", "imported", "x"),
             ("http://elsewhere/vocabulary/", "imported", "vocabulary"),
             ("urn:x", "imported", "x"),
+            ("http://evil///schema.org/author", "imported", "author"),
+            ("http://evil/", "imported", "evil"),
+            ("http://other/x", "imported", "x"),
         ] {
             assert_eq!(of_predicate(iri, &declared), (namespace.to_owned(), name.to_owned()), "{iri}");
         }

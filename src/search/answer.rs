@@ -288,7 +288,7 @@ async fn grouped(
     let deepest = if matches!(ranking, Ranking::Maxsim(_)) { DEEPEST_BY_TOKENS } else { DEEPEST };
     let reach = asked.depth.max(limit as u32);
     let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * reach), asked.enough(reach));
-    let mut tree = Tree::new(asked.group_by, eligible.parent_id);
+    let mut tree = Tree::new(asked.group_by, eligible.under());
     // A search by words finds containers only by their titles, and a later stage decides the order itself.
     let by_wholes =
         asked.with_whole && !asked.ranks_again() && matches!(ranking, Ranking::Vector(_) | Ranking::Hybrid(..));

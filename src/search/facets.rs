@@ -87,7 +87,7 @@ pub(super) async fn count(
     let groups = match asked.group_by {
         GroupBy::None => ids.clone(),
         GroupBy::File | GroupBy::Section => {
-            let mut tree = Tree::new(asked.group_by, eligible.parent_id);
+            let mut tree = Tree::new(asked.group_by, eligible.under());
             tree.learn(groups::members(&mut tx, eligible, &ids, groups::Counted::default()).await.or_fail()?);
             ids.iter().map(|id| tree.key(*id)).collect()
         }

@@ -7,7 +7,13 @@ use super::{
 use crate::{
     core::Core,
     error::OrFail,
-    store::{self, fulltext::Question, growth::Timed, lexicon::lexeme, search::Eligible},
+    store::{
+        self,
+        fulltext::{COUNTED, Question},
+        growth::Timed,
+        lexicon::lexeme,
+        search::Eligible,
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -125,7 +131,8 @@ impl Asked {
         words.sort_unstable();
         let mut room = CANDIDATES;
         let is_kept = |(at, (df, _)): &(usize, &(i64, &str))| {
-            room -= df;
+            // Nobody has counted on from there.
+            room -= if *df < COUNTED { *df } else { CANDIDATES + 1 };
             room >= 0 || *at == 0
         };
         let kept: Vec<&str> = words.iter().enumerate().take_while(is_kept).map(|(_, (_, word))| *word).collect();
@@ -312,6 +319,15 @@ fn bracketed(parts: &[String], between: &str) -> String {
 mod tests {
     use super::*;
     use svc_ranking::AnalyzerConfig;
+
+    #[test]
+    fn a_word_that_nobody_has_counted_to_its_end_is_too_common() {
+        let asked = Asked { words: ["rare", "flood", "gauge"].map(str::to_owned).to_vec(), ..Asked::default() };
+        let among = |frequencies: [i64; 3]| asked.among(&frequencies);
+        assert_eq!(among([3, 9_999, COUNTED]), ("() | ((rare | flood))".to_owned(), false));
+        assert_eq!(among([COUNTED, COUNTED, COUNTED]).0, "() | ((flood))", "the first one stays");
+        assert!(among([3, 9_000, 9_999]).1);
+    }
 
     #[test]
     fn a_query_becomes_what_must_occur() {

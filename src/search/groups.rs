@@ -40,8 +40,8 @@ pub(super) fn looked_at(group_by: GroupBy, limit: u32) -> usize {
 pub(super) struct Tree {
     members: HashMap<DocumentId, Member>,
     group_by: GroupBy,
-    /// Only what is under this one stands for anything.
-    under: Option<DocumentId>,
+    /// Only what is under one document of each of these lists stands for anything.
+    under: Vec<Vec<i64>>,
 }
 
 /// Some documents of a ranking with one container.
@@ -74,7 +74,7 @@ impl Text {
 }
 
 impl Tree {
-    pub fn new(group_by: GroupBy, under: Option<DocumentId>) -> Tree {
+    pub fn new(group_by: GroupBy, under: Vec<Vec<i64>>) -> Tree {
         Tree { members: HashMap::new(), group_by, under }
     }
 
@@ -96,12 +96,13 @@ impl Tree {
         self.members.get(&id).is_some_and(|member| member.has_text)
     }
 
-    /// The document and what may stand for it, upwards: as long as it is a part, what is above it. It ends below the document under
+    /// The document and what may stand for it, upwards: as long as it is a part, what is above it. It ends below the documents under
     /// which the search looks.
     fn upwards(&self, id: DocumentId) -> impl Iterator<Item = &Member> {
         let document = self.members.get(&id);
         let path: &[i64] = document.map_or(&[], |document| &document.path);
-        let below = self.under.and_then(|under| path.iter().position(|id| *id == under.0)).map_or(0, |at| at + 1);
+        let tops = self.under.iter().filter_map(|under| path.iter().position(|id| under.contains(id)));
+        let below = tops.max().map_or(0, |at| at + 1);
         let above = path[below..].iter().rev().map(|id| self.members.get(&DocumentId(*id)));
         let mut was_part = true;
         document
@@ -220,7 +221,7 @@ mod tests {
 
     /// A node, what is above it, its usetype, and marks: `t` has a text, `h` is hidden, `f` is in flight.
     fn tree(group_by: GroupBy, under: Option<i64>, nodes: &[(i64, &[i64], &str, &str)]) -> Tree {
-        let mut tree = Tree::new(group_by, under.map(DocumentId));
+        let mut tree = Tree::new(group_by, under.map(|id| vec![id]).into_iter().collect());
         let member = |(id, path, usetype, marks): &(i64, &[i64], &str, &str)| Member {
             id: DocumentId(*id),
             path: path.to_vec(),

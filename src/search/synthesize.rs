@@ -16,8 +16,8 @@ use std::time::Instant;
 use svc_client::{
     Code, Failure,
     wire::{
-        AnswerCitation, AnswerPart, AnswerSentence, AnswerSource, AutoSearch, DocumentField, GroupBy, NoAnswer,
-        SearchResponse, SynthesizeResponse, SynthesizeSearch, TokenUsage,
+        AnswerCitation, AnswerPart, AnswerSentence, AnswerSource, AutoSearch, DocumentField, DocumentResponse, GroupBy,
+        NoAnswer, SearchResponse, Snippet, SynthesizeResponse, SynthesizeSearch, TokenUsage,
     },
 };
 use svc_ids::DocumentId;
@@ -54,6 +54,7 @@ pub async fn prepare(core: &Core, caller: &Caller, body: SynthesizeSearch) -> Re
     let limit = body.limit;
     let question = body.query.clone();
     let fields = body.fields.clone();
+    let (shows_content, shows_snippets) = (body.include_content, body.snippets);
     let search = AutoSearch {
         limit: limit.max(most * LOOKED_THROUGH).min(MOST_RESULTS),
         // The model reads the texts, also those that the answer does not show.
@@ -66,11 +67,22 @@ pub async fn prepare(core: &Core, caller: &Caller, body: SynthesizeSearch) -> Re
     };
     let mut found = Box::pin(auto(core, caller, search)).await?;
     let (sources, texts) = sources(core, &found, most as usize, &question).await?;
-    if let Some(fields) = &fields {
-        for result in &mut found.results {
-            result.document.show_only(fields);
-            result.hits.iter_mut().flatten().for_each(|hit| hit.document.show_only(fields));
+    let show = |document: &mut DocumentResponse, snippet: &mut Option<Snippet>| {
+        match &fields {
+            Some(fields) => document.show_only(fields),
+            None if !shows_content && !document.content.is_empty() => {
+                document.content.clear();
+                document.omitted.push("content".to_owned());
+            }
+            None => {}
         }
+        if shows_snippets == Some(false) {
+            *snippet = None;
+        }
+    };
+    for result in &mut found.results {
+        show(&mut result.document, &mut result.snippet);
+        result.hits.iter_mut().flatten().for_each(|hit| show(&mut hit.document, &mut hit.snippet));
     }
     let ask = (!sources.is_empty()).then(|| ask(&question, &sources, &texts));
     Ok(Synthesis { started, found, limit: limit as usize, sources, texts, ask })

@@ -1,5 +1,9 @@
 //! The messages of the bulk feed: what became of each, and the outcomes that are still to be told.
-use super::{interval::interval, word::Word};
+use super::{
+    interval::interval,
+    text::{storable, storable_json},
+    word::Word,
+};
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use sqlx::{PgConnection, types::Json};
@@ -102,7 +106,7 @@ pub async fn reject(
     .bind(&receipt.message_id)
     .bind(sha256)
     .bind(failure.code.as_str())
-    .bind(&failure.detail)
+    .bind(storable(&failure.detail).as_ref())
     .bind(&receipt.reply_to)
     .bind(&receipt.correlation_id)
     .execute(&mut *conn)
@@ -128,7 +132,7 @@ pub async fn dead(
     });
     sqlx::query("INSERT INTO event_outbox (kind, data, owner_only) VALUES ($1, $2, true)")
         .bind(EventKind::FeedDead.as_str())
-        .bind(Json(told))
+        .bind(storable_json(&told).as_ref())
         .execute(conn)
         .await
         .map(|_| ())

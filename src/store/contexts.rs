@@ -18,7 +18,7 @@ pub struct ContextRow {
 }
 
 /// Whoever may not read all documents that a context names does not see the context; its arguments are $1 and $2. The documents are its parent and
-/// those of its filter, in which other filters lie.
+/// those of its filter, in which other filters lie. A document of a filter that is gone keeps nothing secret.
 macro_rules! visible {
     () => {
         concat!(
@@ -34,7 +34,7 @@ macro_rules! visible {
                                                      || coalesce(p.part -> 'none', '[]')) AS inside(inner_part))
                 SELECT FROM parts p
                  CROSS JOIN jsonb_array_elements_text(coalesce(p.part -> 'under', '[]') || coalesce(p.part -> 'exclude', '[]')) AS named(id)
-                 WHERE NOT EXISTS (SELECT FROM documents d WHERE d.id = named.id::bigint AND ",
+                 WHERE EXISTS (SELECT FROM documents d WHERE d.id = named.id::bigint AND NOT ",
             readable!(),
             ")))"
         )

@@ -17,9 +17,11 @@ use svc_client::wire::{DocumentResponse, Settled};
 use svc_ids::DocumentId;
 
 mod list;
+mod reading;
 pub(super) use list::json_bytes;
 use list::waiting;
 pub use list::*;
+pub use reading::{Read, reading};
 
 /// The columns of a [`DocumentRow`], from `documents d`; $3 says whether to include the vector, and is not looked at `without embed`.
 macro_rules! columns {

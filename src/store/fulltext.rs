@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use svc_ids::DocumentId;
 
 /// Up to this number, it is counted in how many documents a word occurs. A word in more is too common to tell texts apart.
-const COUNTED: i64 = 10_000;
+pub const COUNTED: i64 = 10_000;
 
 /// Documents with their scores, best first, and how many match in all.
 pub type Matches = (Vec<(DocumentId, f64)>, i64);

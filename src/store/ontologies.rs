@@ -247,10 +247,13 @@ pub async fn describe(
     .persistent(false)
     .execute(&mut *conn)
     .await?;
-    // What an open ontology describes is there for all to see.
+    // What an open ontology describes is there for all to see, and no two of it have one name.
     sqlx::query(
-        "UPDATE predicates SET is_declared = true, updated_at = clock_timestamp()
-          WHERE id = ANY($2) AND NOT is_declared AND (SELECT d.guard = 0 FROM documents d WHERE d.id = $1)",
+        "UPDATE predicates p SET is_declared = true, updated_at = clock_timestamp(),
+                name = CASE WHEN n.nth > 1 OR EXISTS (SELECT FROM predicates o WHERE o.is_declared AND o.namespace = p.namespace AND o.name = p.name)
+                            THEN left(p.name, 160) || '-' || left(encode(sha256(convert_to(coalesce(p.iri, p.id::text), 'UTF8')), 'hex'), 16) ELSE p.name END
+           FROM (SELECT id, row_number() OVER (PARTITION BY namespace, name ORDER BY id) AS nth FROM predicates WHERE id = ANY($2) AND NOT is_declared) n
+          WHERE p.id = n.id AND (SELECT d.guard = 0 FROM documents d WHERE d.id = $1)",
     )
     .bind(id)
     .bind(&ids)

@@ -52,6 +52,11 @@ macro_rules! eligible {
 pub(super) use eligible;
 
 impl Eligible {
+    /// Lists of documents: everything eligible is under one document of each.
+    pub fn under(&self) -> Vec<Vec<i64>> {
+        self.parent_id.map(|id| vec![id.0]).into_iter().chain(self.composed.filter.under.clone()).collect()
+    }
+
     /// Whether everything is eligible but for some usetypes.
     pub fn is_open(&self) -> bool {
         self.scope.is_everything()

@@ -96,6 +96,15 @@ pub async fn known_to(conn: &mut PgConnection) -> sqlx::Result<DateTime<Utc>> {
     sqlx::query_scalar("SELECT at FROM knowledge_clock").fetch_one(conn).await
 }
 
+/// The same without what this transaction has recorded itself.
+pub async fn known_before(conn: &mut PgConnection) -> sqlx::Result<DateTime<Utc>> {
+    sqlx::query_scalar(
+        "SELECT CASE WHEN xmin = pg_current_xact_id_if_assigned()::xid THEN before ELSE at END FROM knowledge_clock",
+    )
+    .fetch_one(conn)
+    .await
+}
+
 /// A page of the facts that the scope covers, by id, of those that were known at a time.
 pub async fn page(
     conn: &mut PgConnection,

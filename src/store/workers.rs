@@ -1,5 +1,5 @@
 //! The worker processes of the fleet.
-use super::interval::interval;
+use super::{interval::interval, text::storable_json};
 use serde_json::Value;
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value)
     .bind(&worker.badges)
     .bind(&worker.task_types)
     .bind(interval(worker.lease))
-    .bind(snapshot)
+    .bind(storable_json(snapshot).as_ref())
     .bind(worker.strict)
     .bind(EventKind::WorkerJoined.as_str())
     .bind(worker.holds_folder)

@@ -6,6 +6,8 @@ use svc_client::wire::{BlockKind, DocumentResponse, Renderer, ViewBlock, ViewRow
 
 /// The most bytes of a text that a block has.
 const LONGEST: usize = 256 << 10;
+/// In how many bytes of a record's text its fields are looked for.
+const NAMED: usize = 16 << 10;
 /// The most columns of a table, and rows of one table.
 const COLUMNS: usize = 100;
 
@@ -30,10 +32,15 @@ impl Node {
         self.anchor["cells"].as_str().map(str::to_owned)
     }
 
-    /// What a record holds, in the order in which its text names it.
+    fn is_record(&self) -> bool {
+        self.document.structured_content.get("record").is_some_and(Value::is_object)
+    }
+
+    /// What a record holds, in the order in which the beginning of its text names it.
     fn record(&self) -> Option<Vec<(&str, &Value)>> {
         let record = self.document.structured_content.get("record").and_then(Value::as_object)?;
         let text = &self.document.content;
+        let text = &text[..text.floor_char_boundary(NAMED)];
         let place = |name: &str| {
             let begins = |at: &usize| *at == 0 || text[..*at].ends_with("; ");
             text.match_indices(&format!("{name}: ")).map(|(at, _)| at).find(begins).unwrap_or(text.len())
@@ -47,6 +54,15 @@ impl Node {
     fn said<'a>(&'a self, name: &str) -> Option<&'a str> {
         self.document.structured_content.get(name).and_then(Value::as_str)
     }
+}
+
+/// What the first document of a page is under, and that is on an earlier page.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Before {
+    /// A table.
+    pub table: Option<i64>,
+    /// What holds summaries.
+    pub summaries: Option<i64>,
 }
 
 /// Makes blocks by rules.
@@ -95,7 +111,7 @@ impl Maker<'_> {
                 let said = if node.anchor["image"].is_null() { node.document.content.as_str() } else { "" };
                 [picture].into_iter().chain(self.text(node, said, renderer)).collect()
             }
-            Renderer::Record if node.record().is_some() => vec![self.record(node)],
+            Renderer::Record if node.is_record() => vec![self.record(node)],
             _ => self
                 .text(node, without_title(&node.document.content, &node.document.title), renderer)
                 .into_iter()
@@ -136,15 +152,14 @@ impl Maker<'_> {
         blocks
     }
 
-    /// All of these documents with their texts, each before what is under it; `depth` is that of the document above them, and `table` is the
-    /// table on an earlier page that the first of them is under.
-    pub fn flow(&self, depth: usize, nodes: &[Node], mut table: Option<i64>) -> Vec<ViewBlock> {
+    /// All of these documents with their texts, each before what is under it; `depth` is that of the document above them.
+    pub fn flow(&self, depth: usize, nodes: &[Node], before: Before) -> Vec<ViewBlock> {
         let mut blocks: Vec<ViewBlock> = Vec::new();
         // Summaries are no part of the text: what holds them is named, and left closed.
-        let mut closed: Option<i64> = None;
+        let Before { mut table, summaries: mut closed } = before;
         // The heading of the document whose texts come, until the first of them. A page may begin behind the heading.
-        let before = |node: &Node| Some((node.document.parent_id?, node.document.title.clone()));
-        let mut heading: Option<(i64, String)> = nodes.first().and_then(before);
+        let above = |node: &Node| Some((node.document.parent_id?, node.document.title.clone()));
+        let mut heading: Option<(i64, String)> = nodes.first().and_then(above);
         let mut last: Option<&Node> = None;
         for node in nodes {
             let document = &node.document;
@@ -156,7 +171,7 @@ impl Maker<'_> {
                 blocks.push(name(node));
                 continue;
             }
-            if node.record().is_some() && !document.content.is_empty() {
+            if node.is_record() && !document.content.is_empty() {
                 push_row(&mut blocks, node);
                 (heading, last) = (None, None);
                 continue;

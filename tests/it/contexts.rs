@@ -260,3 +260,24 @@ async fn the_method_suits_the_query_and_the_answer_says_why() {
     assert!(long.why.unwrap().contains("window"));
     app.end().await;
 }
+
+/// What a context leaves out keeps it from nobody once it is gone.
+#[tokio::test]
+async fn a_context_outlives_what_it_leaves_out() {
+    let app = TestApp::start().await;
+    let [_, _, in_north, in_south, _] = ponds(&app).await;
+    let filter = SearchFilter { exclude: Some(vec![in_north]), ..SearchFilter::default() };
+    let config = ContextConfig { filter: Some(filter), ..ContextConfig::default() };
+    app.client.create_context(context("manuals", config)).await.unwrap();
+    let reader = someone(&app, "reader").await;
+    let search = || {
+        let body = FulltextSearch { context: Some("manuals".to_owned()), ..FulltextSearch::new("heron") };
+        reader.client.search_fulltext(Json(body))
+    };
+    assert!(ids(&search().await.unwrap()).contains(&in_south));
+    app.client.protect_document(DocumentPath { id: in_north }).await.unwrap();
+    assert_eq!(search().await.unwrap_err().code, Code::NotFound, "what it names is closed");
+    app.client.delete_document(DocumentPath { id: in_north }).await.unwrap();
+    assert!(ids(&search().await.unwrap()).contains(&in_south));
+    app.end().await;
+}

@@ -6,10 +6,12 @@ use crate::{
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeSet;
+use svc::search::bm25;
 use svc_client::{
     FileUpload, Json, OptionalJson,
     wire::{Bm25Search, DocumentPath, IndexPath, IndexState, NewIndex, PageQuery, Settled, TaskTypePath, UploadQuery},
 };
+use svc_ids::{DocumentId, IndexId};
 
 /// The documents that an index finds, by usetype and title.
 async fn find(app: &TestApp, index: &str, query: &str) -> BTreeSet<(String, String)> {
@@ -214,5 +216,47 @@ async fn containers_that_settle_one_after_the_other_are_all_settled_with_their_t
     assert_eq!(app.settled(file).await.settled, Settled::Settled);
     assert_eq!(find(&app, "default", "bittern").await.len(), 10, "as many as were asked for");
     assert_eq!(find(&app, "default", "birds").await, set(&[("file", "birds.zip")]));
+    app.end().await;
+}
+
+/// The build of an index has looked at a file when another tree takes its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_replaced_while_an_index_is_built_is_looked_at_again() {
+    let app = TestApp::start().await;
+    let file = app.upload_bytes("otters.md", "# Kingfisher\n\nIt dives.\n").await.unwrap().document_id;
+    app.settled(file).await;
+    let late = make_index(&app).await;
+    pause(&app, "embed").await;
+    app.client.reprocess_file(DocumentPath { id: file }, OptionalJson(None)).await.unwrap();
+    until_waits(&app, "embed").await;
+    // The swap waits for the file; meanwhile the index is as one that was made just now, whose build has looked at the file.
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM documents WHERE id = $1 FOR UPDATE").bind(file).execute(&mut *held).await.unwrap();
+    resume(&app, "embed").await;
+    until("the new tree to settle", async || {
+        let settled = "SELECT EXISTS (SELECT FROM generations g JOIN documents d ON d.id = g.generation_id WHERE d.settled = 'settled')";
+        sqlx::query_scalar::<_, bool>(settled).fetch_one(&app.pool).await.unwrap().then_some(())
+    })
+    .await;
+    let others: Vec<DocumentId> =
+        sqlx::query_scalar("SELECT document_id FROM search_index_entries WHERE index_id = $1 AND document_id <> $2")
+            .bind(late)
+            .bind(file)
+            .fetch_all(&mut *held)
+            .await
+            .unwrap();
+    bm25::remove(&mut held, Some(IndexId(late)), &others).await.unwrap();
+    sqlx::query("UPDATE search_indexes SET built_to = $2, builds = builds + 1, replaces = true WHERE id = $1")
+        .bind(late)
+        .bind(file)
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    held.commit().await.unwrap();
+    until("the file and its new tree in the index", async || {
+        let found = find(&app, "late", "otters").await;
+        (!found.is_empty() && found == find(&app, "default", "otters").await).then_some(())
+    })
+    .await;
     app.end().await;
 }

@@ -17,7 +17,7 @@ use svc::{
     store::{
         kept::KeptConnections,
         tasks::{self, AttemptRow, Claimer},
-        workers::WorkerRow,
+        workers::{self, WorkerRow},
     },
     worker::{heart, queue::PgQueue, wakeup},
 };
@@ -334,5 +334,31 @@ async fn a_strict_worker_leaves_tasks_without_a_badge_and_the_service_says_so() 
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     sqlx::query("UPDATE documents SET settled = 'failed'").execute(&app.pool).await.unwrap();
     sqlx::query("DELETE FROM frontier_delta").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+/// A message of a failure may quote a file.
+#[tokio::test]
+async fn a_worker_whose_snapshot_holds_a_nul_beats_nevertheless() {
+    let app = idle().await;
+    let row = WorkerRow {
+        worker_id: "quotes".to_owned(),
+        boot_nonce: uuid::Uuid::new_v4(),
+        version: "test".to_owned(),
+        badges: Vec::new(),
+        strict: false,
+        holds_folder: false,
+        task_types: vec!["test".to_owned()],
+        lease: crate::queue::LEASE,
+    };
+    let snapshot = serde_json::json!({"last_failure": {"message": "expected `</w:p\0>`", "\0": 1}});
+    let mut conn = app.pool.acquire().await.unwrap();
+    workers::beat(&mut conn, &row, &snapshot).await.unwrap();
+    let kept: serde_json::Value = sqlx::query_scalar("SELECT snapshot FROM workers WHERE worker_id = 'quotes'")
+        .fetch_one(&mut *conn)
+        .await
+        .unwrap();
+    assert_eq!(kept["last_failure"]["message"], "expected `</w:p>`");
+    drop(conn);
     app.end().await;
 }

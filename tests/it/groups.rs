@@ -9,8 +9,8 @@ use svc_client::{
     Json,
     wire::{
         BatchItem, Bm25Search, DocumentPath, DocumentResponse, FulltextSearch, GrantRight, GroupBy, HybridSearch,
-        MaxsimSearch, NewBatch, NewDocument, RerankMethod, SearchMethod, SearchQuery, SearchResponse, SearchResult,
-        TotalIs, VectorSearch, WaitQuery,
+        MaxsimSearch, NewBatch, NewDocument, RerankMethod, SearchFilter, SearchMethod, SearchQuery, SearchResponse,
+        SearchResult, TotalIs, VectorSearch, WaitQuery,
     },
 };
 
@@ -283,6 +283,16 @@ async fn groups_follow_what_is_moved_and_deleted_and_folders_are_no_groups() {
     let tree = app.subtree(file).await;
     let (first, more) = (titled(&tree, "section", "Leaflet 1"), titled(&tree, "section", "More"));
     assert_eq!(search(Some(file)).await, (vec![first.id, more.id], 2), "under a file, its sections are the groups");
+    let under = async |parent_id, under: &[i64]| {
+        let filter = Some(SearchFilter { under: Some(under.to_vec()), ..SearchFilter::default() });
+        let body = HybridSearch { parent_id, filter, group_by: Some(GroupBy::File), ..HybridSearch::new(QUERY) };
+        let mut ids = ids(&app.client.search_hybrid(Json(body)).await.unwrap());
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(under(None, &[file]).await, [first.id, more.id], "and so they are by a filter");
+    assert_eq!(under(None, &[file, folder]).await, [note, file]);
+    assert_eq!(under(Some(file), &[folder]).await, [first.id, more.id]);
     let change = serde_json::from_value(serde_json::json!({"parent_id": note})).unwrap();
     app.client.update_document(DocumentPath { id: file }, Default::default(), Json(change)).await.unwrap();
     assert_eq!(search(None).await, (vec![folder, note, file], 3));

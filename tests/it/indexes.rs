@@ -1,13 +1,14 @@
 //! Search indexes over REST.
 use crate::support::{TestApp, document, until, until_a_statement_waits};
 use serde_json::json;
+use std::collections::BTreeMap;
 use svc::store::indexes::manage::documents_after;
 use svc_client::{
-    Code, FileUpload, Json,
+    Code, FileUpload, Json, OptionalJson,
     wire::{
-        Bm25Search, DocumentPath, IndexAnalyzer, IndexChange, IndexDocumentPath, IndexLanguage, IndexPath,
-        IndexResponse, IndexState, MaxsimSearch, NewIndex, NewMembers, PageQuery, SearchResult, TaskTypePath,
-        UploadQuery, WaitQuery,
+        Bm25Search, DocumentChange, DocumentPath, IndexAnalyzer, IndexChange, IndexDocumentPath, IndexLanguage,
+        IndexPath, IndexResponse, IndexState, MaxsimSearch, NewIndex, NewMembers, PageQuery, ReprocessRequest,
+        SearchResult, TaskTypePath, UploadQuery, WaitQuery,
     },
 };
 use svc_ids::DocumentId;
@@ -399,5 +400,102 @@ async fn a_step_of_a_build_reads_few_long_texts_and_many_short_ones() {
     assert_eq!(after(DocumentId(0), 200, 1_000).await, ids[..2], "a text that is too long for a step is a part of one");
     assert_eq!(after(ids[0], 200, 1).await, ids[1..2], "each step gets on");
     drop(conn);
+    app.end().await;
+}
+
+/// The number of each entry of an index, by its document.
+async fn numbers(app: &TestApp, index: i64) -> BTreeMap<i64, i32> {
+    let entries: Vec<(i64, i32)> =
+        sqlx::query_as("SELECT document_id, docno FROM search_index_entries WHERE index_id = $1")
+            .bind(index)
+            .fetch_all(&app.pool)
+            .await
+            .unwrap();
+    entries.into_iter().collect()
+}
+
+#[tokio::test]
+async fn what_an_index_holds_is_not_written_again_because_it_covers_more_or_less() {
+    let app = TestApp::start().await;
+    let [home, other] = [app.create("home", "bread", None).await.id, app.create("other", "bread", None).await.id];
+    let [kept, moved] =
+        [app.create("kept", "bread", Some(home)).await.id, app.create("moved", "bread", Some(home)).await.id];
+    let made = index(&app, "some", json!({"members": [home]})).await;
+    let before = numbers(&app, made.id).await;
+    assert_eq!(before.keys().copied().collect::<Vec<_>>(), [home, kept, moved]);
+    let to = |parent: i64| DocumentChange { parent_id: Some(Some(parent)), ..DocumentChange::default() };
+    app.client.update_document(DocumentPath { id: moved }, WaitQuery::default(), Json(to(other))).await.unwrap();
+    built(&app, made.id).await;
+    let without: BTreeMap<i64, i32> =
+        before.iter().map(|(id, number)| (*id, *number)).filter(|(id, _)| *id != moved).collect();
+    assert_eq!(numbers(&app, made.id).await, without);
+    let path = IndexPath { id: made.id };
+    app.client.add_index_members(path, Json(NewMembers { members: vec![other] })).await.unwrap();
+    let wider = numbers(&app, made.id).await;
+    assert_eq!(wider.keys().copied().collect::<Vec<_>>(), [home, other, kept, moved]);
+    assert!(without.iter().all(|(id, number)| wider[id] == *number), "{without:?} {wider:?}");
+    app.client.remove_index_member(IndexDocumentPath { id: made.id, document_id: other }).await.unwrap();
+    assert_eq!(numbers(&app, made.id).await, without);
+    // A refresh writes everything anew, also where a move comes in between.
+    let refreshed = "UPDATE search_indexes SET built_to = $2, builds = builds + 1, replaces = true WHERE id = $1";
+    sqlx::query(refreshed).bind(made.id).bind(home).execute(&app.pool).await.unwrap();
+    app.client.update_document(DocumentPath { id: moved }, WaitQuery::default(), Json(to(home))).await.unwrap();
+    built(&app, made.id).await;
+    let anew = numbers(&app, made.id).await;
+    assert_eq!(anew.keys().copied().collect::<Vec<_>>(), [home, kept, moved]);
+    assert!(anew[&kept] > without[&kept], "the build that was under way still replaces");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_index_of_a_part_of_a_file_covers_the_part_that_takes_its_place() {
+    let app = TestApp::start().await;
+    let text =
+        format!("# Birds\n\nAll about birds.\n\n## Kingfisher\n\n{}", "It dives for fish from a branch. ".repeat(60));
+    let file = app.upload_bytes("birds.md", text).await.unwrap().document_id;
+    app.settled(file).await;
+    let part = app
+        .subtree(file)
+        .await
+        .into_iter()
+        .find(|node| node.title == "Kingfisher" && node.usetype == "section")
+        .unwrap()
+        .id;
+    let made = index(&app, "part", json!({"members": [part]})).await;
+    assert!(!find(&app, "part", "dives").await.is_empty());
+    let options: ReprocessRequest =
+        serde_json::from_value(json!({"options": {"structure": {"max_tokens": 60}}})).unwrap();
+    app.client.reprocess_file(DocumentPath { id: file }, OptionalJson(Some(options))).await.unwrap();
+    until("the new tree", async || {
+        let gone = app.client.read_document(DocumentPath { id: part }, Default::default()).await.is_err();
+        gone.then_some(())
+    })
+    .await;
+    built(&app, made.id).await;
+    let chunks = app
+        .subtree(file)
+        .await
+        .into_iter()
+        .filter(|node| node.usetype == "chunk" && node.content.contains("dives"))
+        .count();
+    assert!(chunks > 1, "{chunks}");
+    assert_eq!(find(&app, "part", "dives").await.len(), chunks);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_index_is_made_while_the_model_is_away() {
+    let app = TestApp::start().await;
+    app.create("home", "All about bread.", None).await;
+    let model = app.service.embedder.as_ref().unwrap().engine().unwrap().clone();
+    model.lose_device("the test took it away");
+    let made =
+        app.client.create_index(new("late", json!({"capabilities": {"bm25": true, "maxsim": true}}))).await.unwrap();
+    assert_eq!(made.state, IndexState::Building);
+    // One of words alone needs no model.
+    assert_eq!(index(&app, "words", json!({})).await.documents, 1);
+    until("the model", async || model.ready().is_ok().then_some(())).await;
+    built(&app, made.id).await;
+    assert_eq!(by_tokens(&app, "bread").await, (vec!["home".to_owned()], Vec::new()));
     app.end().await;
 }

@@ -424,3 +424,44 @@ async fn an_upload_that_waits_tells_how_far_it_is_and_what_is_cancelled_goes_on(
     client.cancel().await.unwrap();
     app.end().await;
 }
+
+/// The cursor of a search goes into its body, and is longer than what a page shows of other pages.
+#[tokio::test]
+async fn a_search_is_read_page_by_page_to_its_end() {
+    let app = TestApp::start().await;
+    let mut all = BTreeSet::new();
+    for number in 0..60 {
+        all.insert(app.create(&format!("heron {number}"), &"The heron waits. ".repeat(200), None).await.id);
+    }
+    let mut given = json!({"query": "heron", "limit": 25, "group_by": "none", "include_content": true});
+    let (mut found, mut pages) = (BTreeSet::new(), 0);
+    loop {
+        let answer = use_tool(&app, TOKEN, "search_hybrid", given.clone()).await;
+        assert_eq!(answer["isError"], false, "{answer}");
+        let page = &answer["structuredContent"];
+        for result in page["results"].as_array().unwrap() {
+            let id = result["id"].as_i64().unwrap();
+            assert!(found.insert(id), "{id} comes twice");
+        }
+        pages += 1;
+        given["cursor"] = page["next_cursor"].clone();
+        if given["cursor"].is_null() {
+            break;
+        }
+    }
+    assert!(found == all && pages > 3, "{pages} pages, {} of {}", found.len(), all.len());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_client_leaves_out_of_an_upload_may_be_null() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    // Nothing is fetched from there.
+    let address = json!({"url": "http://127.0.0.1:9/a.pdf", "private": null, "priority": null, "base64": null});
+    let refused = use_tool(&app, TOKEN, "upload_file", address).await;
+    assert_eq!(refused["structuredContent"]["field"], "url", "{refused}");
+    let urgent = json!({"url": "http://127.0.0.1:9/a.pdf", "priority": 5});
+    let refused = use_tool(&app, TOKEN, "upload_file", urgent).await;
+    assert_eq!(refused["structuredContent"]["field"], "priority", "{refused}");
+    app.end().await;
+}

@@ -11,7 +11,8 @@ use svc_client::{
     Client, Code, Failure, Json, Meta, Remote, TurtleText,
     wire::{
         ClassPage, DocumentPath, EmbedQuery, FactQuery, GrantRight, ImportQuery, NewDocument, NewFact, NewPredicate,
-        OntologyQuery, OntologyResponse, PageQuery, PredicateQuery, PredicateResponse, TurtleQuery, ValidAt, WaitQuery,
+        OnOverlap, OntologyQuery, OntologyResponse, PageQuery, PredicateQuery, PredicateResponse, TurtleQuery, ValidAt,
+        WaitQuery,
     },
 };
 
@@ -332,5 +333,51 @@ async fn an_ontology_is_called_by_one_line() {
         let text = format!("<{iri}> a owl:Ontology ; rdfs:label '{label}' .");
         assert_eq!(load(&app.client, OntologyQuery::default(), &text).await.unwrap().title, title);
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn predicates_with_one_name_are_described_by_one_ontology() {
+    let app = idle().await;
+    for (subject, host) in [("s", "a"), ("t", "b")] {
+        let text = format!("<urn:x:{subject}> <http://{host}.example/name> 'x' .");
+        import(&app.client, ImportQuery::default(), &text).await.unwrap();
+    }
+    let text = "<http://a.example/name> a owl:DatatypeProperty, owl:FunctionalProperty . <http://b.example/name> a owl:DatatypeProperty .
+        <http://c.example/o> a owl:Ontology .";
+    let made = load(&app.client, OntologyQuery::default(), text).await.unwrap();
+    assert_eq!(made.predicates, 2);
+    let found = app.client.list_predicates(PredicateQuery::default()).await.unwrap().predicates;
+    let [a, b] = ["a", "b"]
+        .map(|host| found.iter().find(|predicate| predicate.iri == format!("http://{host}.example/name")).unwrap());
+    assert_ne!((&a.namespace, &a.name), (&b.namespace, &b.name));
+    assert!(a.functional && !b.functional);
+    app.end().await;
+}
+
+/// Whoever may read a closed text keeps what it states, where an open one no longer states it.
+#[tokio::test]
+async fn what_another_text_states_in_its_own_place_outlives_a_second_load() {
+    let app = idle().await;
+    let head = "<http://example.org/o> a owl:Ontology .";
+    let stated = "<urn:x:a> <urn:x:p> <urn:x:b> .";
+    let made = load(&app.client, OntologyQuery::default(), &format!("{head} {stated}")).await.unwrap();
+    let facts = app.client.list_facts(FactQuery::default()).await.unwrap().facts;
+    let one = facts.iter().find(|fact| fact.predicate.ends_with("p")).unwrap();
+    let text = doc(&app, "Text").await;
+    let again = |on_overlap| NewFact {
+        source_id: Some(text),
+        on_overlap,
+        ..fact(one.subject_id, "urn:x:p", one.object_id.unwrap())
+    };
+    app.client.assert_fact(Json(again(Some(OnOverlap::Merge)))).await.unwrap();
+    app.client.protect_document(DocumentPath { id: text }).await.unwrap();
+    app.client.assert_fact(Json(again(None))).await.unwrap();
+    let second = load(&app.client, OntologyQuery::default(), head).await.unwrap();
+    assert_eq!(second.document_id, made.document_id);
+    let left = app.client.list_facts(FactQuery::default()).await.unwrap().facts;
+    let left: Vec<_> =
+        left.iter().filter(|fact| fact.subject_id == one.subject_id).map(|fact| fact.source_id).collect();
+    assert_eq!(left, [Some(text)]);
     app.end().await;
 }

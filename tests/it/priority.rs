@@ -1,7 +1,11 @@
 //! What goes first: uploads of a higher priority at every stage, and among equals what is nearly done.
-use crate::support::{TestApp, Wish, document, engine, until, until_a_statement_waits};
+use crate::{
+    queue,
+    support::{TestApp, Wish, document, engine, until, until_a_statement_waits},
+};
 use std::collections::{BTreeMap, BTreeSet};
 use svc::store::tasks;
+use svc_actors::WriteMode;
 use svc_client::{
     Code, FileUpload, Json,
     wire::{
@@ -142,7 +146,7 @@ async fn a_task_that_is_queued_during_a_change_of_priority_has_the_new_one() {
         document_id: DocumentId(file),
         path: &[],
         root_id: RootId(file),
-        write_mode: svc_actors::WriteMode::Itself,
+        write_mode: WriteMode::Itself,
         leaves: None,
         dependencies: &[],
         params: &serde_json::json!({}),
@@ -194,5 +198,44 @@ async fn a_priority_is_bounded_and_changed_of_files_alone() {
     for id in gone {
         app.client.delete_document(DocumentPath { id }).await.unwrap();
     }
+    app.end().await;
+}
+
+/// Of two tasks that have waited for long, one stands back for the other; which one comes first may change.
+#[tokio::test]
+async fn a_change_of_priority_leaves_no_two_tasks_that_stand_back_for_each_other() {
+    let app = idle().await;
+    let outer = upload(&app, "outer.txt", 5).await;
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    let root = (outer, Vec::new());
+    let inner = queue::node(&app, Some(outer)).await;
+    let busy = queue::task(&app, &queue::node(&app, Some(outer)).await, WriteMode::Itself, 90, None).await;
+    let held = queue::claim(&app, 1).await.remove(0);
+    assert_eq!(held.task_id, busy);
+    sqlx::query("UPDATE task_queue SET root_id = scope_document_id").execute(&app.pool).await.unwrap();
+    // Each has waited for so long that it leaves word: the first one waits for what is held, and the second one for the first.
+    let waits = async |node: &(i64, Vec<i64>), mode, priority| {
+        let id = queue::task(&app, node, mode, priority, None).await;
+        let since = "UPDATE task_queue SET parked_since = now() - interval '1 hour', park_count = 1000, root_id = scope_document_id WHERE id = $1";
+        sqlx::query(since).bind(id).execute(&app.pool).await.unwrap();
+        assert!(queue::claim(&app, 1).await.is_empty());
+        id
+    };
+    let above = waits(&root, WriteMode::Subtree, 50).await;
+    let below = waits(&inner, WriteMode::Itself, 20).await;
+    assert_eq!(queue::status(&app, above).await.2, Some(busy));
+    assert_eq!(queue::status(&app, below).await.2, Some(above));
+    let intents: i64 = sqlx::query_scalar("SELECT count(*) FROM task_intent").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(intents, 2);
+    assert_eq!(change(&app, outer, -5).await, 1);
+    assert!(queue::finish(&app.pool, &held).await);
+    let mut ended = Vec::new();
+    while let [grant] = &queue::claim(&app, 1).await[..] {
+        ended.push(grant.task_id);
+        assert!(queue::finish(&app.pool, grant).await);
+    }
+    assert_eq!(ended, [below, above]);
+    // Its own tasks were taken away above.
+    app.client.delete_document(DocumentPath { id: outer }).await.unwrap();
     app.end().await;
 }

@@ -114,3 +114,25 @@ async fn what_failed_twice_counts_once_and_what_succeeds_at_last_does_not_count(
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+/// What failed because of another task waits for that one again, which is tried again with it.
+#[tokio::test]
+async fn a_task_that_failed_with_another_one_takes_that_along_when_it_is_tried_again() {
+    let app = TestApp::start().await;
+    pause(&app, "extract:text").await;
+    let file = app.upload_bytes("heron.txt", "The heron waits.").await.unwrap().document_id;
+    let extract = until("a task that waits to extract", async || {
+        tasks(&app, file, TaskStatus::Pending, "extract:text").await.first().copied()
+    })
+    .await;
+    app.client.cancel_task(TaskPath { id: extract }).await.unwrap();
+    assert_eq!(app.settled(file).await.settled, Settled::Failed);
+    let asked = TaskQuery { status: Some(TaskStatus::Failed), root_id: Some(file), ..TaskQuery::default() };
+    let failed = app.client.list_tasks(asked).await.unwrap().tasks;
+    let with = failed.iter().find(|task| task.id != extract).expect("another one failed with it").id;
+    resume(&app, "extract:text").await;
+    app.client.retry_task(TaskPath { id: with }).await.unwrap();
+    until("the file", async || (app.settled(file).await.settled == Settled::Settled).then_some(())).await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}

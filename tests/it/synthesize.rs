@@ -296,6 +296,15 @@ async fn an_answer_is_made_of_what_its_caller_may_read_and_shows_nothing_else() 
         assert_eq!(sorted(got.sources.iter().map(|source| source.document_id).collect()), wanted);
         assert_eq!(sorted(got.results.iter().map(|result| result.document.id).collect()), wanted);
         assert_eq!(sorted(got.citations.iter().map(|one| one.document_id).collect()), wanted);
+        assert!(got.results.iter().all(|result| !result.document.content.is_empty() && result.snippet.is_some()));
+    }
+    // The model reads texts that the caller does not want to have.
+    let bare = SynthesizeSearch { include_content: false, snippets: Some(false), ..question().0 };
+    let got = p.client.synthesize(Json(bare)).await.unwrap();
+    assert!(llm.asked().last().unwrap().message().contains(HERON) && !got.results.is_empty());
+    for result in &got.results {
+        assert!(result.document.content.is_empty() && result.document.omitted.contains(&"content".to_owned()));
+        assert!(result.snippet.is_none());
     }
     let q = someone(&app, "q").await;
     llm.will([Reply::said(&answer)]);

@@ -364,3 +364,112 @@ async fn a_file_of_unknown_bytes_is_viewed_like_any_other() {
     assert_eq!(page.status(), 200);
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_view_is_in_the_order_of_reading_for_each_of_its_readers() {
+    let app = TestApp::start().await;
+    let make = async |title: &str, usetype: &str, parent_id: Option<i64>, position: Option<i32>| {
+        let new = NewDocument {
+            parent_id,
+            position,
+            usetype: Some(usetype.to_owned()),
+            ..document(title, if usetype == "section" { "" } else { title })
+        };
+        app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id
+    };
+    let top = make("Top", "section", None, None).await;
+    // The last section is made first, and so is the last of each pair.
+    let mut sections = Vec::new();
+    for number in (0..40).rev() {
+        let section = make(&format!("S{number:02}"), "section", Some(top), Some(number)).await;
+        for part in [2, 1] {
+            make(&format!("S{number:02} P{part}"), "chunk", Some(section), Some(part)).await;
+        }
+        sections.push(section);
+    }
+    make("S99 last", "chunk", Some(top), None).await;
+    let mut expected: Vec<String> =
+        (0..40).flat_map(|number| ["", " P1", " P2"].map(|part| format!("S{number:02}{part}"))).collect();
+    expected.push("S99 last".to_owned());
+    // Blocks by what they say, page by page.
+    let read = async |client: &Client<Remote>, limit: u32| {
+        let (mut cursor, mut said) = (None, Vec::new());
+        loop {
+            let request = ExpandRequest { cursor, limit: Some(limit) };
+            let page = client.expand_children(DocumentPath { id: top }, OptionalJson(Some(request))).await.unwrap();
+            said.extend(page.blocks.iter().filter_map(|block| block.title.clone().or(block.text.clone())));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return said;
+            }
+        }
+    };
+    for limit in [1, 7, 40, 121, 200] {
+        assert_eq!(read(&app.client, limit).await, expected, "{limit} at a time");
+    }
+    let shown = view(&app.client, top).await;
+    let first: Vec<_> = shown.children.blocks.iter().take(3).map(line).collect();
+    assert_eq!(first, ["heading 2 S00", "markdown S00 P1", "markdown S00 P2"]);
+
+    // What is closed is left out, and what is open to a reader under it is not.
+    let reader = someone(&app, "reader").await;
+    let closed = sections[38];
+    let inside =
+        app.client.list_children(DocumentPath { id: closed }, PageQuery::default()).await.unwrap().documents[1].id;
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    app.client.protect_document(DocumentPath { id: inside }).await.unwrap();
+    let without =
+        |gone: &[&str]| expected.iter().filter(|said| !gone.contains(&said.as_str())).cloned().collect::<Vec<_>>();
+    for limit in [1, 200] {
+        assert_eq!(read(&reader.client, limit).await, without(&["S01", "S01 P1", "S01 P2"]));
+    }
+    grant(&app, &reader, inside, GrantRight::Read).await;
+    for limit in [1, 200] {
+        assert_eq!(read(&reader.client, limit).await, without(&["S01", "S01 P1"]));
+        assert_eq!(read(&app.client, limit).await, expected);
+    }
+    // A page goes on where it was, also if what it ended with has moved away.
+    let request = ExpandRequest { cursor: None, limit: Some(5) };
+    let page = app.client.expand_children(DocumentPath { id: top }, OptionalJson(Some(request))).await.unwrap();
+    let last = page.blocks.last().unwrap().document_id;
+    let change = serde_json::from_value(json!({"parent_id": null})).unwrap();
+    app.client.update_document(DocumentPath { id: last }, WaitQuery::default(), Json(change)).await.unwrap();
+    let request = ExpandRequest { cursor: page.next_cursor, limit: Some(2) };
+    let page = app.client.expand_children(DocumentPath { id: top }, OptionalJson(Some(request))).await.unwrap();
+    let said: Vec<_> = page.blocks.iter().filter_map(|block| block.title.clone().or(block.text.clone())).collect();
+    assert_eq!(said, ["S01 P2", "S02"]);
+    for cursor in ["x", "1.2.3", &"1.2.".repeat(2_000)] {
+        let request = ExpandRequest { cursor: Some(cursor.to_owned()), limit: None };
+        let refused =
+            app.client.expand_children(DocumentPath { id: top }, OptionalJson(Some(request))).await.unwrap_err();
+        assert_eq!(refused.members["field"], "cursor", "{cursor:.9}");
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn summaries_stay_closed_on_a_page_that_begins_among_them() {
+    let app = TestApp::start().await;
+    let section = |n: usize| format!("# Heron {n}\n\nThe heron number {n} waits in the reeds for a fish.\n\n");
+    let file = app.upload_bytes("herons.md", (0..30).map(section).collect::<String>()).await.unwrap().document_id;
+    app.settled(file).await;
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    let made = app.client.make_raptor(DocumentPath { id: file }, wait, OptionalJson(None)).await.unwrap();
+    assert!(made.tree.is_some());
+    let holder = app.subtree(file).await.into_iter().find(|node| node.usetype == "raptor").unwrap().id;
+    let mut cursor = None;
+    let mut shown = Vec::new();
+    loop {
+        let request = ExpandRequest { cursor, limit: Some(1) };
+        let page = app.client.expand_children(DocumentPath { id: file }, OptionalJson(Some(request))).await.unwrap();
+        shown.extend(page.blocks);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let summaries: Vec<i64> = app.subtree(holder).await.into_iter().map(|node| node.id).collect();
+    assert!(!summaries.is_empty() && shown.iter().any(|block| block.document_id == holder));
+    assert!(shown.iter().all(|block| !summaries.contains(&block.document_id)), "{shown:?}");
+    app.end().await;
+}

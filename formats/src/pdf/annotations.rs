@@ -1,6 +1,9 @@
 //! What is on a page besides its own content: form fields, and what was typed or stamped on it.
 
-use super::{glyphs::Collector, strings::text_string};
+use super::{
+    glyphs::Collector,
+    strings::{text_lines, text_string},
+};
 use hayro_interpret::{Context, interpret};
 use hayro_syntax::{
     content::TypedIter,
@@ -8,21 +11,73 @@ use hayro_syntax::{
     page::{Page, Resources},
 };
 use kurbo::{Affine, Rect, Shape};
+use std::iter;
 
 /// The most annotations that are drawn on a page; no real form has more fields.
 const MOST: usize = 2000;
 /// Flags of what no viewer shows: hidden, and not to be viewed.
 const HIDDEN: u32 = 1 << 1 | 1 << 5;
+/// The flag of a field whose value no viewer shows.
+const PASSWORD: u32 = 1 << 13;
+/// The most bytes of what was typed on a page, where no appearance shows it.
+const MOST_TYPED: usize = 1 << 20;
+/// The most fields of which each is a part of the next, with the last one.
+const DEPTH: usize = 32;
 
-/// Draws the appearances. `context` makes a context whose space is that of an appearance, from its place on the page.
-pub(super) fn draw<'a>(page: &'a Page<'a>, context: impl Fn(Affine) -> Context<'a>, collector: &mut Collector<'_>) {
+/// Draws the annotations of a page, which `initial` places. `context` makes a context whose space is that of an appearance, from its place on the page.
+pub(super) fn draw<'a>(
+    page: &'a Page<'a>,
+    initial: Affine,
+    context: impl Fn(Affine) -> Context<'a>,
+    collector: &mut Collector<'_>,
+) {
     let Some(annotations) = page.raw().get::<Array<'_>>(b"Annots") else { return };
     collector.annotate();
+    let mut left = MOST_TYPED;
     for annotation in annotations.iter::<Dict<'_>>().take(MOST) {
-        if annotation.get::<u32>(b"F").unwrap_or(0) & HIDDEN == 0 && is_text(&annotation, collector) {
-            draw_one(page, &annotation, &context, collector);
+        if annotation.get::<u32>(b"F").unwrap_or(0) & HIDDEN != 0 || !is_text(&annotation, collector) {
+            continue;
+        }
+        let before = collector.strings_drawn();
+        draw_one(page, &annotation, &context, collector);
+        // Programs that fill forms often leave it to the viewer to draw what they filled in.
+        if collector.strings_drawn() == before
+            && let Some(value) = value(&annotation, &mut left)
+            && let Some(place) = annotation.get::<PdfRect>(b"Rect")
+        {
+            let place = Rect::new(place.x0, place.y0, place.x1, place.y1);
+            collector.write(&value, (initial * place.to_path(0.1)).bounding_box());
         }
     }
+}
+
+/// What was typed into a field or chosen there, or typed onto the page. A part of a field has what the field has.
+/// `left` bytes are read at most.
+fn value(annotation: &Dict<'_>, left: &mut usize) -> Option<String> {
+    if annotation.get::<Name<'_>>(b"Subtype").as_deref() == Some(b"FreeText") {
+        return annotation.get::<PdfString<'_>>(b"Contents").map(|text| typed(&text, left));
+    }
+    let fields = || iter::successors(Some(annotation.clone()), |field| field.get::<Dict<'_>>(b"Parent")).take(DEPTH);
+    let kind = fields().find_map(|field| field.get::<Name<'_>>(b"FT"))?;
+    let flags = fields().find_map(|field| field.get::<u32>(b"Ff")).unwrap_or(0);
+    if !matches!((kind.as_ref(), flags & PASSWORD), (b"Tx", 0) | (b"Ch", _)) {
+        return None;
+    }
+    match fields().find_map(|field| field.get::<Object<'_>>(b"V"))? {
+        Object::String(text) => Some(typed(&text, left)),
+        Object::Array(chosen) => {
+            let chosen = chosen.iter::<PdfString<'_>>().map_while(|text| (*left > 0).then(|| typed(&text, left)));
+            Some(chosen.collect::<Vec<_>>().join("\n"))
+        }
+        _ => None,
+    }
+}
+
+fn typed(text: &PdfString<'_>, left: &mut usize) -> String {
+    let bytes = text.as_bytes();
+    let read = &bytes[..bytes.len().min(*left)];
+    *left -= read.len();
+    text_lines(read)
 }
 
 /// Whether it adds text to the page. Some files repeat the page's own words in an annotation.

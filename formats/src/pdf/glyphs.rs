@@ -30,6 +30,9 @@ const MOST_KEPT: usize = 50_000;
 /// The most bytes of typed text that are compared with the page's text.
 const MOST_COMPARED: usize = 1000;
 
+/// The size in points of a text without an appearance, where it has the room.
+const WRITTEN: f64 = 12.0;
+
 /// How far text may extend beyond a page's edge, in points.
 const BLEED: f64 = 2.0;
 
@@ -141,6 +144,7 @@ pub(super) struct Collector<'u> {
     /// The open marked contents, the innermost last.
     open: Vec<Marked>,
     clips: usize,
+    strings: usize,
     annotates: bool,
     unicode: &'u Unicode,
 }
@@ -158,6 +162,7 @@ impl<'u> Collector<'u> {
             buffers,
             open: Vec::new(),
             clips: 0,
+            strings: 0,
             annotates: false,
             unicode,
         }
@@ -190,6 +195,48 @@ impl<'u> Collector<'u> {
         let bare = |text: &str| text.chars().filter(|character| !character.is_whitespace()).collect::<String>();
         let wanted = bare(text);
         wanted.len() < MOST_COMPARED && bare(&self.page.text).contains(&wanted)
+    }
+
+    /// How many strings were drawn so far, whether somebody can read them or not.
+    pub(super) fn strings_drawn(&self) -> usize {
+        self.strings
+    }
+
+    /// Adds a text that has a place on the page and no appearance, as a viewer would draw it: its lines from the top of the place, in letters that
+    /// have room there.
+    pub(super) fn write(&mut self, text: &str, place: Rect) {
+        let lines: Vec<&str> = text.split(['\r', '\n']).map(str::trim).filter(|line| !line.is_empty()).collect();
+        let height = place.height() / lines.len() as f64;
+        let size = (0.8 * height).min(WRITTEN);
+        for (number, line) in lines.into_iter().enumerate() {
+            let advance = (0.5 * size).min(place.width() / line.chars().count() as f64);
+            let baseline = place.y0 + height * number as f64 + 0.5 * height + 0.35 * size;
+            for (index, character) in line.chars().enumerate() {
+                let origin = Point::new(place.x0 + advance * index as f64, baseline);
+                let is_sane = advance > 0.0 && advance.is_finite() && self.bounds.contains(origin);
+                let start = self.page.text.len();
+                push_character(&mut self.page.text, character);
+                if self.page.glyphs.len() >= MOST_GLYPHS {
+                    std::panic::resume_unwind(Box::new(Endless));
+                }
+                if !is_sane || self.page.text.len() == start {
+                    self.page.text.truncate(start);
+                    continue;
+                }
+                self.page.characters += usize::from(!character.is_whitespace());
+                self.page.glyphs.push(Glyph {
+                    text: start as u32..self.page.text.len() as u32,
+                    origin,
+                    direction: Vec2::new(1.0, 0.0),
+                    advance,
+                    size,
+                    bold: false,
+                    content: None,
+                    annotated: true,
+                    begins: index == 0,
+                });
+            }
+        }
     }
 
     fn place(&mut self, glyph: &Drawn<'_>, transform: Affine, next: Option<Point>, vertical: bool, shown: Shown) {
@@ -381,6 +428,7 @@ impl Device<'_> for Collector<'_> {
 
     fn draw_glyph_run(&mut self, run: &GlyphRun<'_, '_>, props: DrawProps<'_>, _: &DrawMode) {
         let glyphs = run.glyphs();
+        self.strings += 1;
         self.buffers.known.begin_run();
         let vertical = matches!(run.writing_mode(), WritingMode::Vertical);
         let bold = glyphs.first().is_some_and(|glyph| is_bold(glyph));

@@ -117,7 +117,7 @@ impl<'a> PageReader<'a> {
         // The content is unpacked here because the page would keep it as long as the file is open.
         let content = content(page);
         interpret(TypedIter::new(&content), page.resources(), &mut context(Affine::IDENTITY), collector);
-        annotations::draw(page, context, collector);
+        annotations::draw(page, initial, context, collector);
     }
 }
 

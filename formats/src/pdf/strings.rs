@@ -12,13 +12,18 @@ const HIGH: [char; 33] = [
 
 /// A text string as one line of text.
 pub(super) fn text_string(bytes: &[u8]) -> String {
+    text_lines(bytes).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A text string with its lines.
+pub(super) fn text_lines(bytes: &[u8]) -> String {
     let text = match bytes {
         [0xFE, 0xFF, rest @ ..] => UTF_16BE.decode_without_bom_handling(rest).0.into_owned(),
         [0xFF, 0xFE, rest @ ..] => UTF_16LE.decode_without_bom_handling(rest).0.into_owned(),
         [0xEF, 0xBB, 0xBF, rest @ ..] => String::from_utf8_lossy(rest).into_owned(),
         other => other.iter().map(|&byte| pdf_doc_character(byte)).collect(),
     };
-    clean(&text).split_whitespace().collect::<Vec<_>>().join(" ")
+    clean(&text)
 }
 
 fn pdf_doc_character(byte: u8) -> char {

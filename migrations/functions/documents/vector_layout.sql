@@ -1,10 +1,11 @@
--- How the vectors are laid out that a search meets: in how many parts they are, the only root whose part has to be read if all is under a place,
+-- How the vectors are laid out that a search meets: in how many parts they are, which share of them the largest part has, the only root whose part has to be read if all is under a place,
 -- about how many vectors the index of bits has if the model has no index of halves, and whether it has no index at all. Each search asks this
 -- first, so what it reads is planned once for each connection.
-CREATE OR REPLACE FUNCTION vector_layout(halves text, bits text, place bigint, OUT parts bigint, OUT root bigint, OUT vectors double precision, OUT unindexed boolean)
+CREATE OR REPLACE FUNCTION vector_layout(halves text, bits text, place bigint, OUT parts bigint, OUT largest double precision, OUT root bigint, OUT vectors double precision, OUT unindexed boolean)
 LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
-    SELECT count(*) INTO parts FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors');
+    SELECT count(*), coalesce(max(greatest(c.reltuples, 0)) / nullif(sum(greatest(c.reltuples, 0)), 0), 0) INTO parts, largest
+      FROM pg_inherits h JOIN pg_class c ON c.oid = h.inhrelid WHERE h.inhparent = to_regclass('document_vectors');
     IF parts > 0 AND place IS NOT NULL THEN
         SELECT coalesce(d.path[1], d.id) INTO root FROM documents d WHERE d.id = place;
     END IF;

@@ -38,6 +38,24 @@ async fn scores_come_in_the_order_of_the_documents_and_do_not_depend_on_company(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lost_device_is_opened_again_and_scores_as_before() {
+    let folder = cross_encoder();
+    let reranker = Reranker::load(&settings(&folder), None).unwrap();
+    let ask = || reranker.score("the cat ran", documents(3));
+    let before = ask().await.unwrap();
+    reranker.shared.device.give_up("no device");
+    let refused = ask().await.unwrap_err();
+    assert!(matches!(&refused, ModelError::DeviceLost { message, .. } if message == "no device"), "{refused}");
+    let again = loop {
+        match ask().await {
+            Err(ModelError::DeviceLost { .. }) => tokio::task::yield_now().await,
+            other => break other.unwrap(),
+        }
+    };
+    assert_eq!(again, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn query_and_document_are_told_apart() {
     let reranker = Reranker::load(&settings(&cross_encoder()), None).unwrap();
     // The same tokens are in the same places; only their types differ.

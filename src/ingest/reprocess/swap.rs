@@ -175,6 +175,7 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
     store::reprocess::set_aside(conn, file, generation, &old.nodes).await?;
     // A file that failed before enters the indexes now, and its new tree may have another title than was indexed.
     store::indexes::postings::hand_over(conn, generation.id.document(), id).await?;
+    store::indexes::manage::look_again(conn, file).await?;
     let facts_lost = follow::documents_gone(conn, &old.nodes).await?;
     let facts_lost = store::reprocess::shown_facts(conn, file, &facts_lost, &old.nodes).await?;
     let gone: Vec<DocumentId> = old.nodes.iter().copied().chain([generation.id.document()]).collect();
@@ -199,8 +200,10 @@ async fn relocate(conn: &mut PgConnection, file: &Place, guest: DocumentId, unde
     let parent = store::reprocess::place_under(conn, file, under).await?.filter(|parent| parent.admits(height).is_ok());
     let parent = parent.as_ref().unwrap_or(file);
     let origins = store::events::origins(conn, &[guest]).await?;
+    let to = from.moved(Some(parent));
     store::moves::relocate(conn, &from, Some(parent)).await?;
-    store::moves::relocate_tasks(conn, &from, &from.moved(Some(parent))).await?;
+    store::moves::relocate_tasks(conn, &from, &to).await?;
+    store::indexes::manage::follow_move(conn, &from, &to).await?;
     store::events::moved(conn, &origins).await
 }
 

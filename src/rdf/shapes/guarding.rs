@@ -15,7 +15,7 @@ use crate::{
         triples::{self, around::Moment},
     },
 };
-use chrono::{SubsecRound, TimeDelta, Utc};
+use chrono::{SubsecRound, Utc};
 use serde_json::json;
 use sqlx::PgConnection;
 use std::{
@@ -96,8 +96,7 @@ pub async fn guard(
     let known_at = triples::known_to(conn).await.or_fail()?;
     let moment = Moment { valid_at: Utc::now().trunc_subsecs(6), known_at, asserted_only: false };
     let now = View { scope, moment, base: guard.base.to_owned() };
-    // All that this transaction has written was recorded at the moment that the pen shows.
-    let moment = Moment { known_at: known_at - TimeDelta::microseconds(1), ..moment };
+    let moment = Moment { known_at: triples::known_before(conn).await.or_fail()?, ..moment };
     let before = View { moment, ..now.clone() };
     let mut warned = Warned::default();
     // What was before has a time of its own: if it were cut short, what was broken would seem to be new.

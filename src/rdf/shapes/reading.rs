@@ -9,6 +9,7 @@ use super::{
     values::Literal,
 };
 use crate::rdf::reading::{self, Graph, Node, Object};
+use regex::Regex;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use svc_client::{Code, Failure, RdfSyntax};
 
@@ -20,6 +21,13 @@ const DEPTH: usize = 50;
 /// The most shapes, and the most steps of their paths.
 const SHAPES: usize = 20_000;
 const STEPS: usize = 100_000;
+/// The most bytes of a path as SPARQL writes it, and the most characters of a message: each result has them.
+const PATH_BYTES: usize = 4 << 10;
+const MESSAGE_CHARS: usize = 1_000;
+/// The most members of all lists that shapes name; a list counts for each shape that names it.
+const MEMBERS: usize = 200_000;
+/// The most bytes of all compiled patterns.
+const PATTERNS: usize = 32 << 20;
 
 /// Reads a shape of an ontology, or all that have targets, with those that they refer to. `most` bounds the triples of the text.
 pub fn shapes(text: &str, base: Option<&str>, wanted: Option<&str>, most: usize) -> Result<Shapes, Failure> {
@@ -61,6 +69,10 @@ fn read(graph: &Graph, wanted: Option<&str>) -> Result<Shapes, Failure> {
         predicates: HashMap::new(),
         iris: HashMap::new(),
         steps: 0,
+        members: 0,
+        patterns: HashMap::new(),
+        pattern_bytes: 0,
+        met_by_all: None,
         unknown: BTreeSet::new(),
     };
     // It is the first one, [`RDF_TYPE`].
@@ -94,10 +106,17 @@ struct Reader<'a> {
     iris: HashMap<String, IriAt>,
     /// The steps of paths so far.
     steps: usize,
+    /// The members of lists so far.
+    members: usize,
+    /// The patterns so far, by their flags, and how many bytes they may take.
+    patterns: HashMap<(String, String), Box<Regex>>,
+    pattern_bytes: usize,
+    /// The shape that every node meets.
+    met_by_all: Option<ShapeAt>,
     unknown: BTreeSet<String>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn called(&self, node: usize) -> String {
         match &self.graph.graph.nodes[node] {
             Node::Iri(iri) => iri.clone(),
@@ -169,8 +188,14 @@ impl Reader<'_> {
         }
     }
 
-    fn list(&self, shape: usize, word: &str, object: &Object) -> Result<Vec<&Object>, Failure> {
-        self.graph.list(object).ok_or_else(|| self.wrong(shape, word, "takes a list that ends"))
+    fn list(&mut self, shape: usize, word: &str, object: &Object) -> Result<Vec<&'a Object>, Failure> {
+        let graph = self.graph;
+        let members = graph.list(object).ok_or_else(|| self.wrong(shape, word, "takes a list that ends"))?;
+        self.members += members.len();
+        match self.members > MEMBERS {
+            true => Err(faulty(format!("the lists of the shapes have more than {MEMBERS} members"))),
+            false => Ok(members),
+        }
     }
 
     /// A shape that another one refers to; one that is switched off is met by every node.
@@ -182,8 +207,7 @@ impl Reader<'_> {
     }
 
     fn others(&mut self, shape: usize, word: &str, object: &Object, depth: usize) -> Result<Vec<ShapeAt>, Failure> {
-        let graph = self.graph;
-        let members = graph.list(object).ok_or_else(|| self.wrong(shape, word, "takes a list that ends"))?;
+        let members = self.list(shape, word, object)?;
         let mut shapes = Vec::with_capacity(members.len());
         for member in members {
             shapes.push(match self.other(shape, word, member, depth)? {
@@ -196,6 +220,9 @@ impl Reader<'_> {
 
     /// A shape that every node meets.
     fn empty(&mut self) -> ShapeAt {
+        if let Some(shape) = self.met_by_all {
+            return shape;
+        }
         self.shapes.shapes.push(Shape {
             name: String::new(),
             path: None,
@@ -205,7 +232,7 @@ impl Reader<'_> {
             severity: String::new(),
             message: None,
         });
-        self.shapes.shapes.len() - 1
+        *self.met_by_all.insert(self.shapes.shapes.len() - 1)
     }
 
     fn shape(&mut self, node: usize, depth: usize) -> Result<Option<ShapeAt>, Failure> {
@@ -234,7 +261,13 @@ impl Reader<'_> {
         let graph = self.graph;
         let path = match graph.values(node, SH, "path").next() {
             None => None,
-            Some(object) => Some(self.path(node, object, &mut HashSet::new())?),
+            Some(object) => {
+                let path = self.path(node, object, &mut HashSet::new())?;
+                if path.shown(&self.shapes).len() > PATH_BYTES {
+                    return Err(self.wrong(node, "path", &format!("has more than {PATH_BYTES} bytes")));
+                }
+                Some(path)
+            }
         };
         let severity = match graph.values(node, SH, "severity").next() {
             None => format!("{SH}Violation"),
@@ -242,7 +275,7 @@ impl Reader<'_> {
         };
         let message = match graph.values(node, SH, "message").next() {
             None => None,
-            Some(object) => Some(self.text(node, "message", object)?),
+            Some(object) => Some(self.text(node, "message", object)?.chars().take(MESSAGE_CHARS).collect()),
         };
         let mut constraints = Vec::new();
         for (iri, object) in graph.stated(node) {
@@ -335,5 +368,43 @@ fn literal(object: &Object) -> Literal {
             language: language.as_deref().map(str::to_ascii_lowercase),
         },
         Object::Node(_) => Literal { value: String::new(), datatype: String::new(), language: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    const HEAD: &str = "@prefix sh: <http://www.w3.org/ns/shacl#> . @prefix ex: <http://e/> .
+        ex:S a sh:NodeShape ; sh:targetNode ex:a";
+
+    fn read_all(demands: &str) -> Result<Shapes, Failure> {
+        shapes(&format!("{HEAD} ; {demands} ."), None, None, 1_000_000)
+    }
+
+    #[test]
+    fn what_shapes_take_is_bounded_however_small_their_text_is() {
+        let mut patterns = String::from("sh:name 'x'");
+        for number in 0..100 {
+            write!(patterns, " ; sh:property [ sh:path ex:p ; sh:pattern '\\\\w{{20}}{number}' ]")
+                .expect("a text takes all");
+        }
+        let refused = read_all(&patterns).expect_err("they are too large");
+        assert!(refused.detail.contains("patterns"), "{}", refused.detail);
+        let same = "sh:property [ sh:path ex:p ; sh:pattern '\\\\w{20}' ] ; ".repeat(1_000) + "sh:name 'x'";
+        assert_eq!(read_all(&same).expect("it is one pattern").shapes.len(), 1_001);
+
+        let members = "ex:m ".repeat(1_000);
+        let lists = format!("sh:property [ sh:path ex:p ; sh:in ({members}) ] ; ").repeat(201) + "sh:name 'x'";
+        let refused = read_all(&lists).expect_err("there are too many members");
+        assert!(refused.detail.contains("members"), "{}", refused.detail);
+
+        let off = format!("sh:or ({}) ; sh:name 'x'", "[ sh:deactivated true ] ".repeat(1_000));
+        assert_eq!(read_all(&off).expect("each is met by all").shapes.len(), 2);
+
+        let path = format!("sh:property [ sh:path ({}) ; sh:minCount 1 ]", "ex:p ".repeat(1_000));
+        let refused = read_all(&path).expect_err("nobody reads such a path");
+        assert!(refused.detail.contains("sh:path"), "{}", refused.detail);
     }
 }

@@ -8,6 +8,7 @@ use crate::{
         indexes::{
             DEFAULT,
             manage::{self, Building},
+            postings,
         },
         nodes::TextRow,
     },
@@ -33,8 +34,10 @@ pub async fn build(core: &Core, index: IndexId, batches: usize) -> Result<bool, 
         let Some(from) = manage::building(&mut conn, index).await? else { return Ok(true) };
         let ids = manage::documents_after(&mut conn, from.at, BATCH, BATCH_BYTES).await?;
         drop(conn);
-        // These are made again if this step breaks off after them, and then none is missing.
-        maxsim::fill(core, &ids).await.map_err(|failure| Error::Tokens(failure.detail))?;
+        if from.has_tokens {
+            // These are made again if this step breaks off after them, and then none is missing.
+            maxsim::fill(core, &ids).await.map_err(|failure| Error::Tokens(failure.detail))?;
+        }
         let step = Some((from, ids.last().copied()));
         put(core, index, &ids, step).await?;
     }
@@ -66,14 +69,21 @@ async fn put_as_read(
     step: Option<(Building, Option<DocumentId>)>,
 ) -> Result<HashSet<DocumentId>, Error> {
     let mut conn = core.pool.acquire().await?;
-    let seen = store::batch::times(&mut conn, ids).await?;
-    let rows = store::nodes::texts(&mut conn, ids).await?;
-    // Full text is built with the index that is there from the start: the settings give both their language.
-    let is_default = (store::indexes::by_name(&mut conn, DEFAULT).await?).is_some_and(|default| default.id == index);
     let covered: HashSet<DocumentId> = (store::indexes::covering(&mut conn, ids).await?.into_iter())
         .filter(|(of, _)| *of == index)
         .map(|(_, id)| id)
         .collect();
+    let mut ids = ids.to_vec();
+    if step.is_some_and(|(from, _)| !from.replaces) {
+        // What the index holds and covers changes with its document.
+        let held = postings::held(&mut conn, index, &ids).await?;
+        ids.retain(|id| held.contains(id) != covered.contains(id));
+    }
+    let ids = ids.as_slice();
+    let seen = store::batch::times(&mut conn, ids).await?;
+    let rows = store::nodes::texts(&mut conn, ids).await?;
+    // Full text is built with the index that is there from the start: the settings give both their language.
+    let is_default = (store::indexes::by_name(&mut conn, DEFAULT).await?).is_some_and(|default| default.id == index);
     drop(conn);
     let excluded = &core.settings.bm25_exclude_usetypes;
     let settled: HashSet<DocumentId> =

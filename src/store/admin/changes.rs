@@ -135,13 +135,17 @@ pub async fn newest(
     Ok(row.map(|(id, Word(status))| (id, status)))
 }
 
-/// Puts back a task that failed for good, and those of its node that failed because of it; returns `None` if it did not
-/// fail.
+/// Puts back a task that failed for good, those of its node because of which it failed, and those that failed because of any of these; returns
+/// `None` if it did not fail.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
 pub async fn put_back(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<Option<Vec<Moved>>> {
     let moved: Vec<Moved> = sqlx::query_as(
-        "WITH RECURSIVE again(id, scope) AS (
-             SELECT id, scope_document_id FROM task_queue WHERE id = $1 AND status = 'failed' AND final
+        "WITH RECURSIVE causes(id, scope, dependencies) AS (
+             SELECT id, scope_document_id, dependencies FROM task_queue WHERE id = $1 AND status = 'failed' AND final
+             UNION SELECT d.id, d.scope_document_id, d.dependencies FROM task_queue d JOIN causes c ON d.scope_document_id = c.scope AND d.id = ANY(c.dependencies)
+              WHERE d.status = 'failed' AND d.final),
+         again(id, scope) AS (
+             SELECT id, scope FROM causes
              UNION SELECT t.id, t.scope_document_id FROM task_queue t JOIN again ON t.scope_document_id = again.scope AND again.id = ANY(t.dependencies)
               WHERE t.status = 'failed' AND t.final AND t.error_type = 'dependency'),
          unmet AS (
@@ -163,7 +167,7 @@ pub async fn put_back(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<
     .await?;
     let ids: Vec<TaskId> = moved.iter().map(|task| task.id).collect();
     follow_moves(conn, &ids).await?;
-    sqlx::query("DELETE FROM task_loss WHERE task_id = $1").bind(task_id).execute(conn).await?;
+    sqlx::query("DELETE FROM task_loss WHERE task_id = ANY($1)").bind(&ids).execute(conn).await?;
     Ok((!moved.is_empty()).then_some(moved))
 }
 
@@ -241,7 +245,8 @@ pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()
 }
 
 /// Gives the unfinished tasks of a file the priority that the file has now; returns how many had another one. Only one
-/// such change of a file runs at a time, so that of two changes the later one applies to all tasks.
+/// such change of a file runs at a time, so that of two changes the later one applies to all tasks. What stood back for one of them is woken and
+/// looks again for what comes before it, because otherwise two tasks could stand back for each other.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = file.id().0))]
 pub async fn follow_priority(conn: &mut PgConnection, file: &Place) -> sqlx::Result<i64> {
     let root_id = file.id();
@@ -258,7 +263,7 @@ pub async fn follow_priority(conn: &mut PgConnection, file: &Place) -> sqlx::Res
          changed AS (
              UPDATE task_queue t SET priority = with_upload_priority(t.priority, f.priority) FROM open, file f WHERE t.id = open.id
              RETURNING t.id, t.priority),
-         intents AS (UPDATE task_intent i SET priority = c.priority FROM changed c WHERE i.task_id = c.id)
+         intents AS (DELETE FROM task_intent i USING changed c WHERE i.task_id = c.id)
          SELECT count(*) FROM changed",
     )
     .bind(root_id)

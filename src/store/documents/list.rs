@@ -22,6 +22,8 @@ macro_rules! listed {
     };
 }
 
+pub(super) use listed;
+
 /// An estimate of the bytes that a column of JSON takes in an answer. What is stored compressed takes many times its bytes.
 macro_rules! json_bytes {
     ($column:literal) => {

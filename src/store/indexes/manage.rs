@@ -95,7 +95,7 @@ async fn empty(conn: &mut PgConnection, id: IndexId, config: &Config) -> Result<
     clear(&mut *conn, id).await?;
     sqlx::query(
         "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = 0, avgdl_built = 0, docs = 0, tokens = 0, contents = $3,
-                built_to = 0, builds = builds + 1 WHERE id = $1",
+                built_to = 0, builds = builds + 1, replaces = true WHERE id = $1",
     )
     .bind(id)
     .bind(Json(config))
@@ -114,7 +114,7 @@ pub async fn build_anew(conn: &mut PgConnection, id: IndexId, old: &Config, conf
     config.validate()?;
     sqlx::query(
         "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = generation + 1, contents = contents # $3, built_to = 0,
-                builds = builds + 1 WHERE id = $1",
+                builds = builds + 1, replaces = true WHERE id = $1",
     )
     .bind(id)
     .bind(Json(config))
@@ -147,8 +147,33 @@ async fn clear(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
 
 /// Has the index built from the first document on; what it holds stays until it is replaced or left out.
 pub async fn rebuild(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
-    sqlx::query("UPDATE search_indexes SET built_to = 0, builds = builds + 1 WHERE id = $1")
+    sqlx::query("UPDATE search_indexes SET built_to = 0, builds = builds + 1, replaces = true WHERE id = $1")
         .bind(id)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Has the build of an index `i` begin no later than at the first of the subtrees, by whose documents the index covers others now. A build that is
+/// under way and replaces what the index holds still does.
+macro_rules! look_at {
+    ($subtrees:literal) => {
+        concat!(
+            "built_to = least(coalesce(i.built_to, 9223372036854775807),
+                              (SELECT min(d.id) - 1 FROM documents d WHERE d.id = ANY(",
+            $subtrees,
+            ") OR d.path && ",
+            $subtrees,
+            ")), builds = i.builds + 1, replaces = i.replaces AND i.built_to IS NOT NULL"
+        )
+    };
+}
+
+/// Has a locked index cover these subtrees, or no longer.
+pub async fn cover(conn: &mut PgConnection, id: IndexId, subtrees: &[i64]) -> sqlx::Result<()> {
+    sqlx::query(concat!("UPDATE search_indexes i SET ", look_at!("$2::bigint[]"), " WHERE i.id = $1"))
+        .bind(id)
+        .bind(subtrees)
         .execute(conn)
         .await
         .map(|_| ())
@@ -158,17 +183,44 @@ pub async fn rebuild(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
 /// way round.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = from.id().0, parent.id = to.path().last()))]
 pub async fn follow_move(conn: &mut PgConnection, from: &Place, to: &Place) -> sqlx::Result<()> {
-    sqlx::query(
-        "UPDATE search_indexes i SET built_to = 0, builds = builds + 1 FROM (
-                SELECT index_id FROM search_index_members WHERE root_document_id = ANY($1 || $2)
+    sqlx::query(concat!(
+        "UPDATE search_indexes i SET ",
+        look_at!("$3::bigint[]"),
+        " FROM (SELECT index_id FROM search_index_members WHERE root_document_id = ANY($1 || $2)
                  GROUP BY index_id HAVING bool_or(root_document_id = ANY($1)) <> bool_or(root_document_id = ANY($2))) m
-          WHERE i.id = m.index_id",
-    )
+          WHERE i.id = m.index_id"
+    ))
     .bind(from.path())
     .bind(to.path())
+    .bind([from.id().0])
     .execute(conn)
     .await
     .map(|_| ())
+}
+
+/// Does the same to the indexes that have one of these members, after what is under a document moved among its parts.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document.id().0))]
+pub async fn follow_parts(conn: &mut PgConnection, document: &Place, members: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query(concat!(
+        "UPDATE search_indexes i SET ",
+        look_at!("$2::bigint[]"),
+        " WHERE i.id IN (SELECT index_id FROM search_index_members WHERE root_document_id = ANY($1))"
+    ))
+    .bind(members)
+    .bind([document.id().0])
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Has the builds that are under way look again at a document with all under it, which took the place of what they may have looked at.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document.id().0))]
+pub async fn look_again(conn: &mut PgConnection, document: &Place) -> sqlx::Result<()> {
+    sqlx::query(concat!("UPDATE search_indexes i SET ", look_at!("$1::bigint[]"), " WHERE i.built_to IS NOT NULL"))
+        .bind([document.id().0])
+        .execute(conn)
+        .await
+        .map(|_| ())
 }
 
 /// Where the build of an index is.
@@ -178,21 +230,35 @@ pub struct Building {
     pub build: i64,
     /// The last document that it has looked at.
     pub at: DocumentId,
+    /// It also replaces what the index holds already.
+    pub replaces: bool,
+    /// The index has token vectors.
+    pub has_tokens: bool,
+}
+
+macro_rules! build {
+    () => {
+        "SELECT builds AS build, built_to AS at, replaces, (capabilities ->> 'maxsim')::boolean AS has_tokens, id FROM search_indexes
+          WHERE built_to IS NOT NULL"
+    };
 }
 
 macro_rules! building {
     () => {
-        "SELECT builds AS build, built_to AS at FROM search_indexes WHERE id = $1 AND built_to IS NOT NULL"
+        concat!(build!(), " AND id = $1")
     };
 }
 
 /// The indexes that are still to be built, each with where its build is.
 pub async fn unbuilt(conn: &mut PgConnection) -> sqlx::Result<Vec<(IndexId, Building)>> {
-    let rows: Vec<(IndexId, i64, DocumentId)> =
-        sqlx::query_as("SELECT id, builds, built_to FROM search_indexes WHERE built_to IS NOT NULL ORDER BY id")
-            .fetch_all(conn)
-            .await?;
-    Ok(rows.into_iter().map(|(id, build, at)| (id, Building { build, at })).collect())
+    #[derive(sqlx_macros::FromRow)]
+    struct Unbuilt {
+        id: IndexId,
+        #[sqlx(flatten)]
+        building: Building,
+    }
+    let rows: Vec<Unbuilt> = sqlx::query_as(concat!(build!(), " ORDER BY id")).fetch_all(conn).await?;
+    Ok(rows.into_iter().map(|row| (row.id, row.building)).collect())
 }
 
 /// Where the build is; `None` if it is done or the index is gone. Nobody else builds or changes the index until the transaction ends.

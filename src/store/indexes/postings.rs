@@ -2,7 +2,7 @@
 
 use super::copy::Copy;
 use sqlx::PgConnection;
-use std::fmt::Write;
+use std::{collections::HashSet, fmt::Write};
 use svc_ids::{DocumentId, IndexId};
 
 /// A row of `search_term_postings`.
@@ -206,17 +206,26 @@ pub async fn bury(conn: &mut PgConnection, index: Option<IndexId>, documents: &[
     .await
 }
 
-/// Gives the entries of a document to another one, in place of those that this has in the same indexes.
+/// Those of these documents that an index holds.
+pub async fn held(
+    conn: &mut PgConnection,
+    index: IndexId,
+    documents: &[DocumentId],
+) -> sqlx::Result<HashSet<DocumentId>> {
+    let held: Vec<DocumentId> = sqlx::query_scalar(
+        "SELECT document_id FROM search_index_entries WHERE index_id = $1 AND document_id = ANY($2)",
+    )
+    .bind(index)
+    .bind(documents)
+    .fetch_all(conn)
+    .await?;
+    Ok(held.into_iter().collect())
+}
+
+/// Gives the entries of a document to another one, in place of all that this has.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = from.0, to.id = to.0))]
 pub async fn hand_over(conn: &mut PgConnection, from: DocumentId, to: DocumentId) -> sqlx::Result<()> {
-    let indexes: Vec<IndexId> =
-        sqlx::query_scalar("SELECT index_id FROM search_index_entries WHERE document_id = $1 ORDER BY index_id")
-            .bind(from)
-            .fetch_all(&mut *conn)
-            .await?;
-    for index in indexes {
-        bury(&mut *conn, Some(index), &[to]).await?;
-    }
+    bury(&mut *conn, None, &[to]).await?;
     sqlx::query("UPDATE search_index_entries SET document_id = $2 WHERE document_id = $1")
         .bind(from)
         .bind(to)

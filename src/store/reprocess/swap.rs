@@ -3,7 +3,7 @@ use super::{
     super::nodes::{NOT_OF_A_FILE, OF_CALLERS},
     Generation,
 };
-use crate::store::{places::Place, raptor, vectors};
+use crate::store::{indexes::manage, places::Place, raptor, vectors};
 use serde_json::Value;
 use sqlx::PgConnection;
 use std::collections::HashMap;
@@ -164,7 +164,8 @@ pub async fn redirect(
     .map(|_| ())
 }
 
-/// Makes search indexes of single subtrees cover the counterparts of the nodes that they covered.
+/// Makes search indexes of single subtrees cover the counterparts of the nodes that they covered. While these were made, the indexes did not cover
+/// them.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
 pub async fn redirect_indexes(
     conn: &mut PgConnection,
@@ -177,10 +178,10 @@ pub async fn redirect_indexes(
           WHERE m.root_document_id = n.old",
     )
     .bind(old)
-    .bind(new)
-    .execute(conn)
-    .await
-    .map(|_| ())
+    .bind(&new)
+    .execute(&mut *conn)
+    .await?;
+    manage::follow_parts(conn, file, &new).await
 }
 
 /// Puts everything of a generation under its file: nodes, counts, tasks, attempts, evidence, text and vector. The tasks of the old tree

@@ -3,7 +3,7 @@
 //! are planned with their values, because only a constant list is hashed.
 use super::{
     derived::{ends_gone, reguarded},
-    write::{inherit, take_pen},
+    write::{inherit, move_on, take_pen},
 };
 use crate::store::{events, text::Verbatim};
 use chrono::{DateTime, Utc};
@@ -221,6 +221,8 @@ pub async fn no_longer_stated(conn: &mut PgConnection, source: DocumentId, kept:
         .bind(source)
         .execute(&mut *conn)
         .await?;
+    // What was recorded just now may have to be closed for what another zone has already.
+    let at = move_on(conn).await?;
     change_zones(conn, at, &stated).await?;
     Ok(gone.len())
 }

@@ -47,12 +47,13 @@ pub async fn take_pen(conn: &mut PgConnection) -> sqlx::Result<DateTime<Utc>> {
 }
 
 /// Moves on to the next moment: what the transaction, which has the pen, writes from here on is recorded after all that it has written, so that it may close
-/// some of that.
-pub async fn move_on(conn: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query("UPDATE knowledge_clock SET at = greatest(clock_timestamp(), at + interval '1 microsecond')")
-        .execute(conn)
-        .await
-        .map(|_| ())
+/// some of that. Returns that moment.
+pub async fn move_on(conn: &mut PgConnection) -> sqlx::Result<DateTime<Utc>> {
+    sqlx::query_scalar(
+        "UPDATE knowledge_clock SET at = greatest(clock_timestamp(), at + interval '1 microsecond') RETURNING at",
+    )
+    .fetch_one(conn)
+    .await
 }
 
 /// The documents among `ids` that the scope covers, with their guards. They are not deleted before the transaction ends.

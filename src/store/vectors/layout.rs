@@ -51,6 +51,8 @@ pub(in crate::store) fn definition(index: Index, width: impl Display, condition:
 pub struct Layout {
     /// In how many parts they are; 0 for one table.
     pub parts: i64,
+    /// The share of all vectors that the largest part has; 0 if nobody has counted them.
+    pub largest: f64,
     /// The only root whose part has to be read, where they are in parts and everything eligible is under it.
     pub root: Option<DocumentId>,
     /// How many vectors the index of bits has, where that is the only one.
@@ -83,9 +85,13 @@ impl Layout {
         self.entries_of_a_part(entries.max(candidates.min(WIDEST)))
     }
 
-    /// How many entries the index of each part is looked at, so that all together are so many.
+    /// How many entries the index of each part is looked at, so that the largest part has its share of so many. All parts are looked at as widely, and a large
+    /// tree makes one of them large.
     fn entries_of_a_part(&self, entries: i64) -> i64 {
-        let entries = if self.root.is_none() && self.parts > 1 { entries / self.parts } else { entries };
+        let entries = match self.root.is_none() && self.parts > 1 {
+            true => (entries as f64 * self.largest.max(1.0 / self.parts as f64)).ceil() as i64,
+            false => entries,
+        };
         entries.clamp(LEAST_ENTRIES, WIDEST)
     }
 }
@@ -131,7 +137,7 @@ pub async fn begin(
 
 /// Begins the transaction of a search that compares no vectors and only looks whether documents have some, and reads in the same message in how many parts they are.
 pub async fn begin_looking_up(pool: &PgPool) -> sqlx::Result<(Transaction, Layout)> {
-    let parts = "SELECT count(*) AS parts, NULL::bigint AS root, NULL::double precision AS vectors, false AS unindexed
+    let parts = "SELECT count(*) AS parts, 0::double precision AS largest, NULL::bigint AS root, NULL::double precision AS vectors, false AS unindexed
                    FROM pg_inherits h WHERE h.inhparent = to_regclass('document_vectors')";
     let (tx, rows) = begin_search_with(pool, parts).await?;
     let layout = of(rows.first().ok_or(sqlx::Error::RowNotFound)?)?;
@@ -144,12 +150,13 @@ fn statement(eligible: &Eligible, query: &Stored<'_>) -> String {
     // Without a place this reads no document. Whoever locks the table of documents would keep this message waiting, and a message cannot be cancelled
     // before the process of its server is known.
     let place = eligible.parent_id.map_or_else(|| "NULL".to_owned(), |id| format!("'{}'", id.0));
-    format!("SELECT parts, root, vectors, unindexed FROM vector_layout('{halves}', '{bits}', {place}::bigint)")
+    format!("SELECT parts, largest, root, vectors, unindexed FROM vector_layout('{halves}', '{bits}', {place}::bigint)")
 }
 
 fn of(row: &PgRow) -> sqlx::Result<Layout> {
-    let (parts, root, bits, unindexed): (i64, Option<DocumentId>, Option<f64>, bool) = FromRow::from_row(row)?;
-    Ok(Layout { parts, root, bits, set: None, unindexed })
+    let (parts, largest, root, bits, unindexed): (i64, f64, Option<DocumentId>, Option<f64>, bool) =
+        FromRow::from_row(row)?;
+    Ok(Layout { parts, largest, root, bits, set: None, unindexed })
 }
 
 /// The names of a model's indexes: of halves, and of bits. They have letters, digits and `_` alone.
@@ -184,7 +191,9 @@ mod tests {
     fn many_parts_are_looked_at_as_widely_together_as_one_table() {
         let parted = Layout { parts: 8, ..Layout::default() };
         assert_eq!([200, 800, 2_000].map(|entries| parted.entries_of_a_part(entries)), [40, 100, 250]);
-        let scoped = Layout { root: Some(DocumentId(1)), ..parted };
+        let uneven = Layout { largest: 0.63, ..parted };
+        assert_eq!([40, 200, 2_000].map(|entries| uneven.entries_of_a_part(entries)), [40, 126, 1_000]);
+        let scoped = Layout { root: Some(DocumentId(1)), ..uneven };
         for layout in [Layout::default(), scoped] {
             assert_eq!([200, 1_000, 2_000].map(|entries| layout.entries_of_a_part(entries)), [200, 1_000, 1_000]);
         }

@@ -138,3 +138,33 @@ async fn facts_that_not_all_readers_of_a_text_see_refuse_none_of_its_facts() {
     assert_eq!((done.facts, done.dropped.len()), (1, 0), "{done:?}");
     app.end().await;
 }
+
+/// What gives way is recorded later than what takes its place, and still the new facts are held against the shapes as new ones.
+#[tokio::test]
+async fn a_fact_that_breaks_a_shape_is_dropped_also_where_others_give_way() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    for (name, iri, functional) in [("works_for", "worksFor", true), ("age", "age", false)] {
+        let iri = Some(format!("http://example.org/{iri}"));
+        let new = NewPredicate { name: name.to_owned(), iri, functional, ..NewPredicate::default() };
+        app.client.create_predicate(Json(new)).await.unwrap();
+    }
+    let older = text(&app, "Ada Lovelace works for Globex.", None).await;
+    let said_of = |object: &str, from: Value, quote: &str| {
+        said(json!({"object": object, "object_type": null, "valid_from": from, "quote": quote}))
+    };
+    llm.will([facts(&[said_of("Globex", Value::Null, "Ada Lovelace works for Globex")])]);
+    assert_eq!(extract(&app.client, older, ExtractFactsRequest::default()).await.facts, 1);
+    load(&app.client, OntologyQuery::default(), SHAPES).await.unwrap();
+    bind(&app.client, "http://example.org/shapes", None, Some(ShapeMode::Reject)).await.unwrap();
+    let younger = text(&app, "Ada Lovelace works for Acme since 2010 and is young.", None).await;
+    let mut age = said(json!({"object_type": null, "quote": "is young"}));
+    let literal = json!({"predicate": "age", "object": "young", "object_kind": "literal", "datatype": "xsd:string"});
+    age.as_object_mut().unwrap().extend(literal.as_object().unwrap().clone());
+    llm.will([facts(&[said_of("Acme", json!("2010"), "Ada Lovelace works for Acme"), age])]);
+    let request: ExtractFactsRequest = serde_json::from_value(json!({"supersede": "auto", "replace": true})).unwrap();
+    let done = extract(&app.client, younger, request).await;
+    assert_eq!((done.facts, done.dropped.get("shape_violation")), (1, Some(&1)), "{done:?}");
+    assert_eq!(values(&app).await, pairs(&[("works_for", "Acme"), ("works_for", "Globex")]));
+    app.end().await;
+}

@@ -4,7 +4,12 @@ use crate::{
     crash::Process,
     feed::{Feed, count, feed, note, plain, text},
     principals::grant,
-    support::{document, until},
+    support::{
+        broker::{self, Producer},
+        document,
+        proxy::Proxy,
+        until,
+    },
 };
 use lapin::types::{AMQPValue, FieldTable};
 use serde_json::json;
@@ -135,5 +140,46 @@ async fn a_replay_that_is_killed_loses_no_message_and_stores_none_twice() {
     .await;
     lie_dead(&feed, 0).await;
     assert_eq!(count(&feed.app.pool, "document_blobs").await, i64::from(MESSAGES), "each is stored once");
+    feed.end().await;
+}
+
+/// A reason may quote what a message says, and that may be any character.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reason_with_a_nul_is_told_like_any_other() {
+    let Some(mut feed) = feed(true, &[]).await else { return };
+    let body = note(50_001);
+    let quoted = plain("nul", body.as_bytes(), &[("svc-options", text("{\"a\\u0000\": 1}"))]);
+    feed.producer.publish(quoted, body.as_bytes()).await;
+    let (outcome, _) = feed.producer.outcome().await;
+    assert_eq!((&outcome["outcome"], &outcome["message_id"]), (&json!("rejected"), &json!("nul")), "{outcome}");
+    lie_dead(&feed, 1).await;
+    feed.end().await;
+}
+
+/// What the client cannot read costs nobody else anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_nobody_can_read_takes_no_other_along() {
+    let Some(mut feed) = feed(true, &[]).await else { return };
+    let hostile = Proxy::rewriting(broker::address(&feed.url), b"caf-utf8.pdf", b"caf\xE9utf8.pdf").await;
+    let producer = Producer::connect(&broker::url(hostile.address), &feed.producer.prefix).await;
+    let body = note(50_002);
+    let good = |number: usize| note(51_000 + number);
+    // They come one right after the other, so that the broker hands them out together.
+    producer.publish(plain("caf-utf8.pdf", body.as_bytes(), &[]), body.as_bytes()).await;
+    for number in 0..30 {
+        let body = good(number);
+        feed.producer.publish(plain(&number.to_string(), body.as_bytes(), &[]), body.as_bytes()).await;
+    }
+    let mut accepted = std::collections::BTreeSet::new();
+    while accepted.len() < 30 {
+        let (outcome, _) = feed.producer.outcome().await;
+        assert_eq!(outcome["outcome"], "accepted", "{outcome}");
+        accepted.insert(outcome["message_id"].as_str().unwrap().to_owned());
+    }
+    lie_dead(&feed, 1).await;
+    assert_eq!(feed.producer.depth("upload").await, 0);
+    let listed = dead(&feed, &[]).await;
+    let said = String::from_utf8_lossy(&listed.stderr);
+    assert!(!listed.status.success() && said.contains("not UTF-8"), "{listed:?}");
     feed.end().await;
 }

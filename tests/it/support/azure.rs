@@ -12,8 +12,9 @@ use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeSet, HashMap},
-    fmt::Write,
-    fs, io,
+    fmt::Write as _,
+    fs,
+    io::{self, Write as _},
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -129,14 +130,11 @@ async fn answer(
                     None => return (StatusCode::BAD_REQUEST, format!("there is no block {id}")).into_response(),
                 }
             }
-            stored(&path, &whole)
+            stored(&path, &whole, false)
         }
         ("PUT", None) => {
             assert_eq!(headers["x-ms-blob-type"], "BlockBlob");
-            match headers.contains_key(header::IF_NONE_MATCH) && path.exists() {
-                true => StatusCode::CONFLICT.into_response(),
-                false => stored(&path, &body),
-            }
+            stored(&path, &body, headers.contains_key(header::IF_NONE_MATCH))
         }
         ("GET" | "HEAD", None) => read(&path, method == Method::HEAD, headers.get(header::RANGE)),
         other => panic!("{other:?} is nothing that the service asks for"),
@@ -152,10 +150,21 @@ fn modified(path: &Path) -> String {
     modified.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
-fn stored(path: &Path, bytes: &[u8]) -> Response {
+/// Stores a blob whole or not at all, as Azure does: who reads it meanwhile never gets a part of it.
+fn stored(path: &Path, bytes: &[u8], must_be_new: bool) -> Response {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, bytes).unwrap();
-    (StatusCode::CREATED, [(header::ETAG, etag(bytes))]).into_response()
+    // A list of the container never has this file.
+    let mut whole = tempfile::NamedTempFile::new().unwrap();
+    whole.write_all(bytes).unwrap();
+    let kept = match must_be_new {
+        true => whole.persist_noclobber(path),
+        false => whole.persist(path),
+    };
+    match kept {
+        Ok(_) => (StatusCode::CREATED, [(header::ETAG, etag(bytes))]).into_response(),
+        Err(refused) if refused.error.kind() == io::ErrorKind::AlreadyExists => StatusCode::CONFLICT.into_response(),
+        Err(refused) => panic!("{refused}"),
+    }
 }
 
 fn read(path: &Path, is_head: bool, range: Option<&HeaderValue>) -> Response {

@@ -152,6 +152,12 @@ pub fn url(address: SocketAddr) -> String {
     format!("amqp://guest:guest@{address}/%2f")
 }
 
+/// Where the broker of an address listens.
+pub fn address(url: &str) -> SocketAddr {
+    let lapin::uri::AMQPUri { authority, .. } = url.parse().unwrap();
+    SocketAddr::new(authority.host.parse().unwrap(), authority.port)
+}
+
 /// A prefix of its own for each test.
 pub fn prefix() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -33,6 +33,9 @@ enum Server {
 /// The beginning of everything that the clients have sent, piece by piece.
 type Heard = Arc<Mutex<Vec<String>>>;
 
+/// What the server hears instead of what a client says.
+type Rewritten = Option<(&'static [u8], &'static [u8])>;
+
 /// Listens on its own port and connects to the server.
 pub struct Proxy {
     pub address: SocketAddr,
@@ -48,15 +51,21 @@ impl Proxy {
     }
 
     pub async fn start_on(address: &str, socket: PathBuf) -> Proxy {
-        Proxy::before(address, Server::Socket(socket)).await
+        Proxy::before(address, Server::Socket(socket), None).await
     }
 
     /// A proxy before a service.
     pub async fn of_service(service: SocketAddr) -> Proxy {
-        Proxy::before("127.0.0.1", Server::Port(service)).await
+        Proxy::before("127.0.0.1", Server::Port(service), None).await
     }
 
-    async fn before(address: &str, server: Server) -> Proxy {
+    /// A proxy before a server that hears `to` where clients say `from`, which is as long.
+    pub async fn rewriting(server: SocketAddr, from: &'static [u8], to: &'static [u8]) -> Proxy {
+        assert_eq!(from.len(), to.len());
+        Proxy::before("127.0.0.1", Server::Port(server), Some((from, to))).await
+    }
+
+    async fn before(address: &str, server: Server, rewritten: Rewritten) -> Proxy {
         let listener = TcpListener::bind((address, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let weather = Arc::new(watch::Sender::new(Weather::Fair));
@@ -71,7 +80,7 @@ impl Proxy {
                     continue;
                 }
                 let server = leads_to.lock().unwrap().clone();
-                tokio::spawn(connect(client, server, changes.subscribe(), hears.clone()));
+                tokio::spawn(connect(client, server, changes.subscribe(), hears.clone(), rewritten));
             }
         });
         Proxy { address, weather, server, heard, accepting }
@@ -108,16 +117,22 @@ impl Drop for Proxy {
     }
 }
 
-async fn connect(client: TcpStream, server: Server, weather: watch::Receiver<Weather>, heard: Heard) {
+async fn connect(
+    client: TcpStream,
+    server: Server,
+    weather: watch::Receiver<Weather>,
+    heard: Heard,
+    rewritten: Rewritten,
+) {
     match server {
         Server::Socket(path) => {
             if let Ok(server) = UnixStream::connect(path).await {
-                carry(client, server, weather, heard).await;
+                carry(client, server, weather, heard, rewritten).await;
             }
         }
         Server::Port(address) => {
             if let Ok(server) = TcpStream::connect(address).await {
-                carry(client, server, weather, heard).await;
+                carry(client, server, weather, heard, rewritten).await;
             }
         }
     }
@@ -128,6 +143,7 @@ async fn carry(
     server: impl AsyncRead + AsyncWrite,
     weather: watch::Receiver<Weather>,
     heard: Heard,
+    rewritten: Rewritten,
 ) {
     let hear = |piece: &[u8]| {
         heard.lock().unwrap().push(String::from_utf8_lossy(&piece[..piece.len().min(40)]).into_owned());
@@ -137,8 +153,8 @@ async fn carry(
     let (mut from_server, mut to_server) = tokio::io::split(server);
     tokio::select! {
         _ = cut.wait_for(|weather| *weather == Weather::Cut) => {}
-        () = pump(&mut from_client, &mut to_server, weather.clone(), hear) => {}
-        () = pump(&mut from_server, &mut to_client, weather, |_| {}) => {}
+        () = pump(&mut from_client, &mut to_server, weather.clone(), rewritten, hear) => {}
+        () = pump(&mut from_server, &mut to_client, weather, None, |_| {}) => {}
     }
 }
 
@@ -146,12 +162,17 @@ async fn pump(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),
     mut weather: watch::Receiver<Weather>,
+    rewritten: Rewritten,
     hear: impl Fn(&[u8]),
 ) {
     let mut bytes = vec![0; 16 * 1024];
     loop {
         let Ok(read) = from.read(&mut bytes).await else { return };
         hear(&bytes[..read]);
+        if let Some((from, to)) = rewritten {
+            let found: Vec<usize> = memchr::memmem::find_iter(&bytes[..read], from).collect();
+            found.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to));
+        }
         let now = *weather.borrow_and_update();
         match now {
             Weather::Blackhole => {

@@ -3,7 +3,7 @@ use super::{day, doc, fact, predicate, rules::Deriving, says, under};
 use crate::{
     cli::svc,
     principals::{grant, idle, someone},
-    support::{TestApp, sample},
+    support::{TestApp, sample, until, until_a_statement_waits},
 };
 use serde_json::{Value, json};
 use svc_client::{
@@ -208,7 +208,7 @@ async fn facts_about_parts_of_a_file_follow_a_reprocess() {
     let options = serde_json::from_value(json!({"options": {"structure": {"max_tokens": 16}}})).unwrap();
     app.client.reprocess_file(DocumentPath { id: file }, OptionalJson(Some(options))).await.unwrap();
     app.settled(file).await;
-    crate::support::until("the new tree", async || {
+    until("the new tree", async || {
         (app.client.read_document(DocumentPath { id: section.id }, Default::default()).await.is_err()).then_some(())
     })
     .await;
@@ -386,5 +386,40 @@ async fn the_command_line_reads_other_moments_and_leaves_out_what_was_derived() 
         let refused = run(&["lint", flag, "2"]).await;
         assert!(refused.0 == Some(1) && refused.2.contains(field), "{refused:?}");
     }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_of_a_fact_goes_with_a_document_that_is_deleted_meanwhile() {
+    let app = idle().await;
+    let [a, b] = [doc(&app, "A").await, doc(&app, "B").await];
+    predicate(&app, "a").await;
+    let stated = app.client.assert_fact(Json(fact(a, "a", b))).await.unwrap().fact;
+    let mut pen = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT take_pen()").execute(&mut *pen).await.unwrap();
+    let ending = tokio::spawn({
+        let client = app.client.clone();
+        let portion = serde_json::from_value(serde_json::json!({"valid_from": "2024-01-05T00:00:00Z"})).unwrap();
+        async move { client.invalidate_fact(FactPath { id: stated.id }, OptionalJson(Some(portion))).await }
+    });
+    until_a_statement_waits(&app.pool).await;
+    let deleting = tokio::spawn({
+        let client = app.client.clone();
+        async move { client.delete_document(DocumentPath { id: a }).await }
+    });
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    until("both to wait", async || {
+        (sqlx::query_scalar::<_, i64>(waiting).fetch_one(&app.pool).await.unwrap() > 1).then_some(())
+    })
+    .await;
+    pen.rollback().await.unwrap();
+    ending.await.unwrap().unwrap();
+    deleting.await.unwrap().unwrap();
+    let believed: i64 = sqlx::query_scalar("SELECT count(*) FROM triples WHERE invalidated_at IS NULL")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(believed, 0);
     app.end().await;
 }

@@ -1,8 +1,9 @@
 //! Who sees which fact: every read beside the definition, in random trees with random grants, sources and changes.
-use super::{fact, predicate, rules::Deriving, under};
+use super::{doc, fact, predicate, rules::Deriving, under};
 use crate::{
     access::{Naive, Random},
     principals::{Someone, grant, idle, someone},
+    rdf::import,
     support::{TestApp, invariants},
 };
 use chrono::{DateTime, Utc};
@@ -13,9 +14,9 @@ use svc_client::{
     Client, Json, Remote,
     wire::{
         AuthorityQuery, CentralityMetric, CentralityQuery, CommunityQuery, DiffQuery, DocumentChange, DocumentPath,
-        FactChange, FactPath, FactQuery, FactResponse, GrantPath, GrantRight, GraphQuery, LintKind, LintRequest,
-        MergeQuery, NeighborQuery, NewFact, NewMerge, OntologyQuery, PageQuery, PathSearch, PredicateChange,
-        PredicatePath, PredicateQuery, ShapeBindingPath, ShapeBindingResponse, ShapeMode, SpineQuery,
+        FactChange, FactPath, FactQuery, FactResponse, GrantPath, GrantRight, GraphQuery, ImportQuery, LintKind,
+        LintRequest, MergeQuery, NeighborQuery, NewFact, NewMerge, NewPredicate, OntologyQuery, PageQuery, PathSearch,
+        PredicateChange, PredicatePath, PredicateQuery, ShapeBindingPath, ShapeBindingResponse, ShapeMode, SpineQuery,
         StalenessThresholds, TurtleQuery, ValidAt, ValidationQuery, WaitQuery,
     },
 };
@@ -453,5 +454,32 @@ async fn changed_at_random(seed: u64) {
         facts.len(),
         json!(facts)
     );
+    app.end().await;
+}
+
+/// What an IRI means is not for the next principal to say.
+#[tokio::test]
+async fn nobody_takes_over_the_iri_of_a_predicate() {
+    let app = idle().await;
+    let iri = "tag:e.org,2024:knows";
+    import(&app.client, ImportQuery::default(), &format!("<urn:x:a> <{iri}> <urn:x:b> .")).await.unwrap();
+    let mallory = someone(&app, "mallory").await;
+    let new = NewPredicate {
+        namespace: Some("tag".to_owned()),
+        name: "e.org,2024:knows".to_owned(),
+        ..NewPredicate::default()
+    };
+    mallory.client.create_predicate(Json(new)).await.unwrap();
+    for client in [&app.client, &mallory.client] {
+        let query = FactQuery { predicate: Some(iri.to_owned()), ..FactQuery::default() };
+        assert_eq!(client.list_facts(query).await.unwrap().facts.len(), 1);
+    }
+    // The owner's name comes first even so.
+    let own = NewPredicate { namespace: Some("doi".to_owned()), name: "10.1/x".to_owned(), ..NewPredicate::default() };
+    let own = app.client.create_predicate(Json(own)).await.unwrap();
+    import(&app.client, ImportQuery::default(), "<urn:x:a> <doi:10.1/x> 'y' .").await.unwrap();
+    let [a, b] = [doc(&app, "A").await, doc(&app, "B").await];
+    let stated = app.client.assert_fact(Json(fact(a, "doi:10.1/x", b))).await.unwrap().fact;
+    assert_eq!(stated.predicate_id, own.id);
     app.end().await;
 }

@@ -589,3 +589,34 @@ async fn rules_from_which_too_much_follows_in_one_zone_hold_in_the_others() {
     assert_eq!(ends.into_iter().collect::<BTreeSet<_>>(), BTreeSet::from([(b, Some(a)), (d, Some(c))]));
     app.end().await;
 }
+
+/// Whoever may write in one place alone cannot fill what is open to all.
+#[tokio::test]
+async fn what_is_said_without_a_source_of_closed_documents_ends_no_rule_elsewhere() {
+    let wish = crate::support::Wish {
+        no_worker: true,
+        settings: &[("SVC_RULES_MAX_DERIVED", "3")],
+        ..crate::support::Wish::default()
+    };
+    let app = TestApp::with(wish).await;
+    let deriving = Deriving::start(&app);
+    ruled(&app, NewPredicate { symmetric: true, ..named("near") }).await;
+    let (a, b) = (doc(&app, "A").await, doc(&app, "B").await);
+    assert(&app, fact(a, "near", b)).await.unwrap();
+    deriving.done(&app).await;
+    let [follows] = <[FactResponse; 1]>::try_from(derived(&app).await).unwrap();
+    let mallory = someone(&app, "mallory").await;
+    let own = doc(&app, "Own").await;
+    app.client.protect_document(DocumentPath { id: own }).await.unwrap();
+    crate::principals::grant(&app, &mallory, own, svc_client::wire::GrantRight::Write).await;
+    for number in 0..10 {
+        let one = super::under(&app, &format!("{number}"), Some(own)).await;
+        mallory.client.assert_fact(Json(fact(one, "near", own))).await.unwrap();
+    }
+    deriving.done(&app).await;
+    let still = derived(&app).await;
+    assert_eq!(still.iter().map(|fact| fact.id).collect::<Vec<_>>(), [follows.id]);
+    let given_up = app.client.read_graph_stats(GraphQuery::default()).await.unwrap().derivation.given_up;
+    assert_eq!(given_up, ["default:near"]);
+    app.end().await;
+}

@@ -232,6 +232,48 @@ fn fields_of_forms_are_text_and_the_page_is_not_doubled() {
 }
 
 #[test]
+fn what_was_filled_in_is_text_where_no_program_has_drawn_it() {
+    let field = |top: u32, more: &str| format!("<< /Subtype /Widget /Rect [150 {} 450 {top}] {more} >>", top - 20);
+    let annotations = [
+        field(712, "/FT /Tx /V (Ada Lovelace)"),
+        // Its appearance is empty, and its value is that of the field above it.
+        field(672, "/Parent 102 0 R /AP << /N 101 0 R >>"),
+        field(632, "/FT /Ch /V [(Herons) <FEFF0043006F006F00740073>]"),
+        field(592, "/FT /Tx /Ff 8192 /V (a password)"),
+        field(592, "/FT /Btn /V /Yes"),
+        field(592, "/FT /Tx /F 2 /V (hidden)"),
+        field(592, "/FT /Tx /V (drawn otherwise) /AP << /N 103 0 R >>"),
+        field(592, "/FT /Tx /Parent 104 0 R"),
+        "<< /Subtype /FreeText /Rect [50 540 450 580] /Contents (They wait\\rand they strike.) >>".to_owned(),
+        "<< /Subtype /Widget /Rect [0 0 0 0] /FT /Tx /V (nowhere) >>".to_owned(),
+    ];
+    let appearance = "/Subtype /Form /BBox [0 0 300 20] /Resources << /Font << /F1 3 0 R >> >>";
+    let labels = [(700, "Name:"), (660, "Town:"), (620, "Birds:"), (580, "More:")];
+    let labels = labels.map(|(top, label)| lines(50, top, 12, &[label])).concat();
+    let read = read(
+        Pdf::new()
+            .page_with(&format!("/Annots [{}]", annotations.join(" ")), &labels)
+            .stream(101, appearance, "/Tx BMC EMC")
+            .object(102, "<< /FT /Tx /V (London) /Parent 102 0 R >>")
+            .stream(103, appearance, "BT /F1 12 Tf 2 5 Td (as drawn) Tj ET")
+            .object(104, "<< /Parent 104 0 R >>"),
+    );
+    let lines: Vec<&str> = read.text.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(
+        lines,
+        [
+            "Name: Ada Lovelace",
+            "Town: London",
+            "Birds: Herons",
+            "Coots",
+            "More: as drawn",
+            "They wait",
+            "and they strike."
+        ]
+    );
+}
+
+#[test]
 fn what_stands_off_the_page_is_not_on_it() {
     let both = lines(50, 700, 12, &["on the page"]) + &lines(50, 1500, 12, &["above it"]);
     assert_eq!(read(Pdf::new().page(&both)).text, "on the page");

@@ -1,5 +1,5 @@
 //! Reads the constraints of shapes.
-use super::{Reader, literal};
+use super::{PATTERNS, Reader, faulty, literal};
 use crate::rdf::{
     reading::Object,
     shapes::{Bound, Constraint, Kinds, SH, values::Literal},
@@ -7,8 +7,9 @@ use crate::rdf::{
 use regex::RegexBuilder;
 use svc_client::Failure;
 
-/// The most bytes of a compiled pattern.
+/// The most bytes of a compiled pattern, and as how many a small one counts.
 const PATTERN_BYTES: usize = 1 << 20;
+const LEAST_PATTERN_BYTES: usize = 16 << 10;
 /// The most shapes that the values of a qualified one must not have.
 const SIBLINGS: usize = 1_000;
 
@@ -97,8 +98,7 @@ impl Reader<'_> {
             },
             "hasValue" => Constraint::HasValue(self.constant(object)),
             "in" => {
-                let graph = self.graph;
-                let members = graph.list(object).ok_or_else(|| self.wrong(node, word, "takes a list that ends"))?;
+                let members = self.list(node, word, object)?;
                 Constraint::In(members.into_iter().map(|member| self.constant(member)).collect())
             }
             "path"
@@ -131,7 +131,7 @@ impl Reader<'_> {
         }
     }
 
-    fn pattern(&self, node: usize, object: &Object) -> Result<Constraint, Failure> {
+    fn pattern(&mut self, node: usize, object: &Object) -> Result<Constraint, Failure> {
         let pattern = self.text(node, "pattern", object)?;
         let flags = match self.graph.values(node, SH, "flags").next() {
             None => String::new(),
@@ -140,17 +140,38 @@ impl Reader<'_> {
         if let Some(flag) = flags.chars().find(|flag| !"smixq".contains(*flag)) {
             return Err(self.wrong(node, "flags", &format!("has `{flag}`, and only s, m, i, x and q are known")));
         }
+        if let Some(known) = self.patterns.get(&(pattern.clone(), flags.clone())) {
+            return Ok(Constraint::Pattern(known.clone()));
+        }
         let has = |flag: char| flags.contains(flag);
-        let pattern = if has('q') { regex::escape(&pattern) } else { pattern };
-        let built = RegexBuilder::new(&pattern)
-            .case_insensitive(has('i'))
-            .multi_line(has('m'))
-            .dot_matches_new_line(has('s'))
-            .ignore_whitespace(has('x') && !has('q'))
-            .size_limit(PATTERN_BYTES)
-            .build();
+        let text = if has('q') { regex::escape(&pattern) } else { pattern.clone() };
+        let build = |most: usize| {
+            RegexBuilder::new(&text)
+                .case_insensitive(has('i'))
+                .multi_line(has('m'))
+                .dot_matches_new_line(has('s'))
+                .ignore_whitespace(has('x') && !has('q'))
+                .size_limit(most)
+                .build()
+        };
+        // How large it is nobody tells, so it counts as the first size that is enough.
+        let mut most = LEAST_PATTERN_BYTES;
+        let built = loop {
+            match build(most) {
+                Err(regex::Error::CompiledTooBig(_)) if most < PATTERN_BYTES => most *= 4,
+                built => break built,
+            }
+        };
+        self.pattern_bytes += most;
+        if self.pattern_bytes > PATTERNS {
+            return Err(faulty(format!("the patterns of the shapes take more than {PATTERNS} bytes")));
+        }
         match built {
-            Ok(regex) => Ok(Constraint::Pattern(Box::new(regex))),
+            Ok(regex) => {
+                let regex = Box::new(regex);
+                self.patterns.insert((pattern, flags), regex.clone());
+                Ok(Constraint::Pattern(regex))
+            }
             Err(error) => {
                 let shown: String = error.to_string().chars().take(500).collect();
                 Err(self.wrong(node, "pattern", &format!("is no pattern that is known here: {shown}")))
