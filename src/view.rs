@@ -4,5 +4,5 @@ mod html;
 pub mod markup;
 mod rules;
 
-pub use blocks::{Before, Maker, Node, fields, finish};
+pub use blocks::{Maker, Node, fields, finish};
 pub use rules::{Rules, complete, seed};

@@ -105,8 +105,8 @@ pub(crate) struct Directory {
 /// A member as the directory describes it.
 pub(crate) struct Entry<'a> {
     pub name: &'a [u8],
-    /// The name in UTF-8, where the archive has it beside that of its tool's code page.
-    unicode_name: Option<&'a [u8]>,
+    /// The name in UTF-8, where the archive has it beside that of its tool's code page, with the checksum of that one.
+    unicode_name: Option<(u32, &'a [u8])>,
     flags: u16,
     method: u16,
     crc: u32,
@@ -268,12 +268,10 @@ impl<'a> Entry<'a> {
                     }
                 }
             }
-            // A tool that does not know this field renames a member without it; then the checksum is of another name.
             if let (0x7075, [1, rest @ ..]) = (id, body)
                 && rest.len() > 4
-                && u32_at(rest, 0) == checksum(self.name)
             {
-                self.unicode_name = Some(&rest[4..]);
+                self.unicode_name = self.unicode_name.or(Some((u32_at(rest, 0), &rest[4..])));
             }
             if let (0x9901, [_, _, b'A', b'E', strength, _, _, ..]) = (id, body) {
                 let (version, method) = (u16_at(body, 0), u16_at(body, 5));
@@ -286,7 +284,9 @@ impl<'a> Entry<'a> {
     /// The name as text: UTF-8 if there is one that is valid, else the code page of the first zip tools.
     fn readable_name(&self) -> String {
         let readable = |character: char| if character == '\0' { '\u{FFFD}' } else { character };
-        let unicode = self.unicode_name.and_then(|name| std::str::from_utf8(name).ok());
+        // A tool that does not know of this name renames a member without it; then the checksum is of another name.
+        let unicode = self.unicode_name.filter(|(sum, _)| *sum == checksum(self.name));
+        let unicode = unicode.and_then(|(_, name)| std::str::from_utf8(name).ok());
         match unicode.map_or_else(|| std::str::from_utf8(self.name), Ok) {
             Ok(name) => name.chars().map(readable).take(NAME).collect(),
             Err(_) if self.flags & 0x800 != 0 => {

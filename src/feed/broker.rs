@@ -38,6 +38,11 @@ pub enum BrokerError {
          queue with the broker's own tools, or wait until the broker gives it up"
     )]
     Unreadable,
+    #[error(
+        "the connection ended while a message was fetched: if that comes again, the message has properties or names of headers that are not UTF-8, \
+         and only the broker's own tools can remove it from its queue"
+    )]
+    Lost,
     #[error("the broker did not answer within {} s", ANSWER.as_secs())]
     Silent,
     #[error("the broker does not take the message now: {0}")]
@@ -112,7 +117,7 @@ pub async fn missing(settings: &Settings) -> Option<BrokerError> {
 
 /// Waits for an answer of the broker, but not for ever.
 pub(super) async fn answer<T>(answer: impl Future<Output = lapin::Result<T>>) -> Result<T, BrokerError> {
-    timeout(ANSWER, answer).await.map_err(|_| BrokerError::Silent)?.map_err(BrokerError::from)
+    timeout(ANSWER, answer).await.map_err(|_| BrokerError::Silent)?.map_err(BrokerError::Broker)
 }
 
 /// A message that the broker may not have yet.

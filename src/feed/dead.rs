@@ -53,7 +53,7 @@ impl Dead {
         let got = answer(self.channel.basic_get(self.broker.name("dead").into(), BasicGetOptions::default())).await;
         let got = got.map_err(|error| match error {
             // The client keeps who asked waiting when it cannot read the answer.
-            BrokerError::Silent if !self.broker.is_connected() => BrokerError::Unreadable,
+            BrokerError::Silent if !self.broker.is_connected() => BrokerError::Lost,
             error => error,
         })?;
         let Some(BasicGetMessage { delivery, .. }) = got else { return Ok(None) };

@@ -97,7 +97,7 @@ async fn look(service: &Service, depth: u32, letters: &mut Vec<DeadLetter>) -> R
     let is_lost = !dead.is_connected();
     dead.close().await;
     // What was seen in time is shown.
-    looked.unwrap_or(if is_lost { Err(BrokerError::Unreadable) } else { Ok(()) })
+    looked.unwrap_or(if is_lost { Err(BrokerError::Lost) } else { Ok(()) })
 }
 
 /// A message without its long texts.

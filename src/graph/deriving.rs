@@ -255,16 +255,12 @@ impl Group {
         Ok(group)
     }
 
-    /// Forgets the facts without a source about documents of zones, and returns these zones.
-    fn forget_facts_of_zones(&mut self) -> BTreeSet<i64> {
-        let mut zones = BTreeSet::new();
-        let guards = &self.guards;
-        self.facts.retain(|fact| {
-            let zone = guards.get(&fact.subject).filter(|_| fact.zone == OPEN);
-            zones.extend(zone);
-            zone.is_none()
-        });
-        zones
+    /// Has what is said of documents of a zone without a source count there alone. Only who may read the zone sees it.
+    fn facts_into_zones(&mut self) {
+        for fact in self.facts.iter_mut().filter(|fact| fact.zone == OPEN) {
+            fact.zone = self.guards.get(&fact.subject).copied().unwrap_or(OPEN);
+        }
+        self.facts.retain(|fact| !self.left_out.contains(&fact.zone));
     }
 
     fn forget_facts(&mut self) {
@@ -308,11 +304,9 @@ impl Group {
         let closed = match self.left_out.contains(&OPEN) {
             true => Err(TooMuch),
             false => rules::derive(&self.facts, &steps, &self.guards, &self.left_out, most).or_else(|TooMuch| {
-                // Whoever may write in one zone alone must not end what follows for all. What is said of its documents without a source is open too.
-                let own = self.forget_facts_of_zones();
-                let mut closed = rules::derive(&self.facts, &steps, &self.guards, &self.left_out, most)?;
-                closed.given_up.extend(own);
-                Ok(closed)
+                // Whoever may write in one zone alone must not end what follows for all.
+                self.facts_into_zones();
+                rules::derive(&self.facts, &steps, &self.guards, &self.left_out, most)
             }),
         };
         // What is open to all is a part of every zone.

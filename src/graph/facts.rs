@@ -15,7 +15,6 @@ use crate::{
     store::{
         away::sql_state,
         places::Place,
-        scope::Readable,
         triples::{
             FactRow, derived,
             write::{self, Asked, Closing, NewCitation, NewTriple, Object},
@@ -74,10 +73,6 @@ async fn hold(conn: &mut PgConnection, caller: &Caller, id: TripleId) -> Result<
     let scope = caller.readable();
     let before = write::read(conn, &scope, id).await.or_fail()?.ok_or_else(|| no_fact(id))?;
     let subject = caller.writes(conn, before.subject_id).await.or_fail()??;
-    // Whoever deletes one of these closes all of its facts, also those that are made of this one.
-    let named: Vec<DocumentId> =
-        [Some(before.subject_id), before.object_id, before.source_id].into_iter().flatten().collect();
-    write::lock_ends(conn, &Readable::everything(), &named).await.or_fail()?;
     let at = write::take_pen(conn).await.or_fail()?;
     // What was written meanwhile is seen from here on.
     let fact = write::read(conn, &scope, id).await.or_fail()?.ok_or_else(|| no_fact(id))?;

@@ -68,18 +68,35 @@ pub(super) async fn reading(
     let listed = found.iter().map(|found| found.listed).collect();
     let cursor = |last: &Listed| {
         let way = found.iter().find(|found| found.listed.id == last.id).map_or(&[][..], |found| &found.way);
-        let places = way.iter().map(|place| format!("{}.{}", place.position, place.id));
+        let places = way.iter().map(|place| format!("{}.{}", written_position(place), place.id));
         places.collect::<Vec<_>>().join(".")
     };
     page(service, &mut conn, caller, query, listed, cursor).await
 }
 
-/// The places of a way, each a position and an id.
+/// The position of a place as a number that is not negative, and short for those that are usual: 0 for none.
+fn written_position(place: &SiblingCursor) -> i64 {
+    match place.position {
+        position if position > i64::from(i32::MAX) => 0,
+        position if position >= 0 => 2 * position + 1,
+        position => -2 * position,
+    }
+}
+
+/// The places of a way, each a written position and an id.
 fn reading_cursor(text: &str) -> Result<Vec<SiblingCursor>, Failure> {
     let numbers = text.split('.').map(str::parse).collect::<Result<Vec<i64>, _>>().map_err(|_| not_a_cursor())?;
     let (places, rest) = numbers.as_chunks();
-    let place = |[position, id]: &[i64; 2]| SiblingCursor { position: *position, id: DocumentId(*id) };
-    if rest.is_empty() { Ok(places.iter().map(place).collect()) } else { Err(not_a_cursor()) }
+    let place = |[written, id]: &[i64; 2]| {
+        let position = match written % 2 {
+            0 if *written == 0 => None,
+            0 => Some(i32::try_from(-(written / 2)).ok()?),
+            _ => Some(i32::try_from(written / 2).ok()?),
+        };
+        Some(SiblingCursor { position: sibling_position(position), id: DocumentId(*id) })
+    };
+    let places: Option<Vec<SiblingCursor>> = places.iter().map(place).collect();
+    places.filter(|_| rest.is_empty()).ok_or_else(not_a_cursor)
 }
 
 impl Handle<ops::list_children> for Service {

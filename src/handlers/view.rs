@@ -17,7 +17,7 @@ use crate::{
         view::FileRow,
     },
     usetype::Usetype,
-    view::{Before, Maker, Node, Rules, fields, finish, markup},
+    view::{Maker, Node, Rules, fields, finish, markup},
 };
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -274,16 +274,11 @@ async fn children(
     let nodes = nodes(&mut conn, page.documents).await?;
     let above = nodes.first().map_or(&[][..], |node| node.document.path.as_slice());
     let above = breadcrumbs(&mut conn, &caller.readable(), above).await?;
+    let is_table = |above: &Crumb| above.usetype.as_deref() == Some(Usetype::Table.as_str());
+    let table = above.into_iter().rfind(is_table).and_then(|table| table.id);
     drop(conn);
-    let nearest = |usetype: Usetype, above: &[Crumb]| {
-        above.iter().rfind(|above| above.usetype.as_deref() == Some(usetype.as_str())).and_then(|above| above.id)
-    };
-    let before = Before {
-        table: nearest(Usetype::Table, &above),
-        summaries: nearest(Usetype::Raptor, above.get(document.path.len() + 1..).unwrap_or_default()),
-    };
     let blocks = match is_inline {
-        true => finished(maker.flow(document.path.len(), &nodes, before)).await?,
+        true => finished(maker.flow(document.path.len(), &nodes, table)).await?,
         false => maker.names(&nodes),
     };
     Ok(ViewChildren { document_id: document.id, mode, blocks, next_cursor: page.next_cursor })

@@ -102,10 +102,11 @@ pub fn of_predicate(iri: &str, prefixes: &[(String, String)]) -> (String, String
     });
     // The longest namespace says most; among equal ones the well-known prefix comes first.
     let best = known.reduce(|best, other| if other.1.len() < best.1.len() { other } else { best });
+    let best = best.map(|(prefix, name)| (prefix, percent_decode_str(name).decode_utf8_lossy().replace('\0', "")));
     // Other names would read as IRIs.
     let best = best.filter(|(prefix, name)| !prefix.eq_ignore_ascii_case("urn") && !name.starts_with("//"));
     let (namespace, name) = match best {
-        Some((prefix, name)) => (prefix.to_owned(), percent_decode_str(name).decode_utf8_lossy().replace('\0', "")),
+        Some((prefix, name)) => (prefix.to_owned(), name),
         None => (IMPORTED.to_owned(), local(iri)),
     };
     (namespace, name.chars().take(NAME_CHARS).collect())
@@ -134,6 +135,7 @@ mod tests {
             ("http://elsewhere/vocabulary/", "imported", "vocabulary"),
             ("urn:x", "imported", "x"),
             ("http://evil///schema.org/author", "imported", "author"),
+            ("http://evil/%2F%2Fschema.org/author", "imported", "author"),
             ("http://evil/", "imported", "evil"),
             ("http://other/x", "imported", "x"),
         ] {

@@ -17,6 +17,7 @@ pub mod violation;
 use automaton::Automaton;
 use paths::Path;
 use regex::Regex;
+use std::sync::Arc;
 use values::Literal;
 
 /// The namespace of SHACL.
@@ -102,7 +103,7 @@ pub enum Constraint {
     Range(Bound, Literal),
     MinLength(u64),
     MaxLength(u64),
-    Pattern(Box<Regex>),
+    Pattern(Arc<Regex>),
     LanguageIn(Vec<String>),
     UniqueLanguage,
     Equals(PredicateAt),

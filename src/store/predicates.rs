@@ -204,9 +204,8 @@ pub struct Named<'a> {
     pub is_derived: bool,
 }
 
-/// The predicates that are named, by their position in `names`. A name that the owner declared comes before an IRI that reads the same, and that
-/// before other names. Of several with one name the owner's comes first, then the oldest that came with a graph or a text, and then a principal's:
-/// nobody takes over the name or the IRI of what others use.
+/// The predicates that are named, by their position in `names`: first the one with that name that the owner declared, then the oldest that came with a
+/// graph or a text under that name, or that has that IRI, and then a principal's. So no principal takes over the name or the IRI of what others use.
 /// A derived IRI means one that has no other first, because only such a one is written with it; one that got its own since then still counts.
 pub async fn resolve(
     conn: &mut PgConnection,
@@ -228,9 +227,9 @@ pub async fn resolve(
                 SELECT p.id FROM predicates p
                  WHERE ((p.namespace = n.namespace AND p.name = n.name) OR p.iri = n.iri) AND ",
         predicate_readable!(),
-        "        ORDER BY CASE WHEN p.is_declared AND p.declared_by IS NULL AND p.namespace = n.namespace AND p.name = n.name THEN 0
-                            WHEN p.iri = n.iri THEN 1 ELSE 2 END, n.is_derived AND p.iri IS NOT NULL,
-                       CASE WHEN NOT p.is_declared THEN 1 WHEN p.declared_by IS NULL THEN 0 ELSE 2 END, p.id LIMIT 1) p"
+        "        ORDER BY n.is_derived AND p.iri IS NOT NULL,
+                       CASE WHEN p.is_declared AND p.declared_by IS NULL AND p.namespace = n.namespace AND p.name = n.name THEN 0
+                            WHEN p.iri = n.iri OR p.declared_by IS NULL THEN 1 ELSE 2 END, p.id LIMIT 1) p"
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }

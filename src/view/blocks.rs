@@ -56,15 +56,6 @@ impl Node {
     }
 }
 
-/// What the first document of a page is under, and that is on an earlier page.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Before {
-    /// A table.
-    pub table: Option<i64>,
-    /// What holds summaries.
-    pub summaries: Option<i64>,
-}
-
 /// Makes blocks by rules.
 pub struct Maker<'a> {
     pub rules: &'a Rules,
@@ -152,22 +143,17 @@ impl Maker<'_> {
         blocks
     }
 
-    /// All of these documents with their texts, each before what is under it; `depth` is that of the document above them.
-    pub fn flow(&self, depth: usize, nodes: &[Node], before: Before) -> Vec<ViewBlock> {
+    /// All of these documents with their texts, each before what is under it; `depth` is that of the document above them, and `table` is the
+    /// table on an earlier page that the first of them is under.
+    pub fn flow(&self, depth: usize, nodes: &[Node], mut table: Option<i64>) -> Vec<ViewBlock> {
         let mut blocks: Vec<ViewBlock> = Vec::new();
-        // Summaries are no part of the text: what holds them is named, and left closed.
-        let Before { mut table, summaries: mut closed } = before;
         // The heading of the document whose texts come, until the first of them. A page may begin behind the heading.
-        let above = |node: &Node| Some((node.document.parent_id?, node.document.title.clone()));
-        let mut heading: Option<(i64, String)> = nodes.first().and_then(above);
+        let before = |node: &Node| Some((node.document.parent_id?, node.document.title.clone()));
+        let mut heading: Option<(i64, String)> = nodes.first().and_then(before);
         let mut last: Option<&Node> = None;
         for node in nodes {
             let document = &node.document;
-            if closed.is_some_and(|id| document.path.contains(&id)) {
-                continue;
-            }
             if document.usetype == Usetype::Raptor.as_str() {
-                closed = Some(document.id);
                 blocks.push(name(node));
                 continue;
             }

@@ -238,14 +238,13 @@ async fn a_file_that_is_replaced_while_an_index_is_built_is_looked_at_again() {
         sqlx::query_scalar::<_, bool>(settled).fetch_one(&app.pool).await.unwrap().then_some(())
     })
     .await;
-    let others: Vec<DocumentId> =
-        sqlx::query_scalar("SELECT document_id FROM search_index_entries WHERE index_id = $1 AND document_id <> $2")
+    let held_by_it: Vec<DocumentId> =
+        sqlx::query_scalar("SELECT document_id FROM search_index_entries WHERE index_id = $1")
             .bind(late)
-            .bind(file)
             .fetch_all(&mut *held)
             .await
             .unwrap();
-    bm25::remove(&mut held, Some(IndexId(late)), &others).await.unwrap();
+    bm25::remove(&mut held, Some(IndexId(late)), &held_by_it).await.unwrap();
     sqlx::query("UPDATE search_indexes SET built_to = $2, builds = builds + 1, replaces = true WHERE id = $1")
         .bind(late)
         .bind(file)

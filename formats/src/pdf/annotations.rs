@@ -63,14 +63,30 @@ fn value(annotation: &Dict<'_>, left: &mut usize) -> Option<String> {
     if !matches!((kind.as_ref(), flags & PASSWORD), (b"Tx", 0) | (b"Ch", _)) {
         return None;
     }
+    let options = fields().find_map(|field| field.get::<Array<'_>>(b"Opt")).filter(|_| kind.as_ref() == b"Ch");
+    let mut shown = |value: &PdfString<'_>| match options.as_ref().and_then(|options| option(options, value, left)) {
+        Some(shown) => typed(&shown, left),
+        None => typed(value, left),
+    };
     match fields().find_map(|field| field.get::<Object<'_>>(b"V"))? {
-        Object::String(text) => Some(typed(&text, left)),
+        Object::String(text) => Some(shown(&text)),
         Object::Array(chosen) => {
-            let chosen = chosen.iter::<PdfString<'_>>().map_while(|text| (*left > 0).then(|| typed(&text, left)));
+            let chosen = chosen.iter::<PdfString<'_>>().map(|text| shown(&text));
             Some(chosen.collect::<Vec<_>>().join("\n"))
         }
         _ => None,
     }
+}
+
+/// What a page shows for a value of a choice, if that is another text.
+fn option<'a>(options: &Array<'a>, value: &PdfString<'_>, left: &mut usize) -> Option<PdfString<'a>> {
+    options.iter::<Object<'_>>().take(*left).find_map(|option| {
+        *left -= 1;
+        let Object::Array(pair) = option else { return None };
+        let mut pair = pair.iter::<PdfString<'_>>();
+        pair.next().filter(|exported| exported.as_bytes() == value.as_bytes())?;
+        pair.next()
+    })
 }
 
 fn typed(text: &PdfString<'_>, left: &mut usize) -> String {

@@ -4,7 +4,7 @@ mod guesses;
 mod known;
 mod weights;
 
-use super::{boxes::Boxes, coverage::Coverage, rulings::Rulings, unicode::Unicode};
+use super::{boxes::Boxes, coverage::Coverage, layout::as_drawn, rulings::Rulings, unicode::Unicode};
 use drawings::Drawings;
 use guesses::Guesses;
 use hayro_interpret::{
@@ -209,9 +209,10 @@ impl<'u> Collector<'u> {
         let height = place.height() / lines.len() as f64;
         let size = (0.8 * height).min(WRITTEN);
         for (number, line) in lines.into_iter().enumerate() {
-            let advance = (0.5 * size).min(place.width() / line.chars().count() as f64);
+            let characters = as_drawn(line);
+            let advance = (0.5 * size).min(place.width() / characters.len() as f64);
             let baseline = place.y0 + height * number as f64 + 0.5 * height + 0.35 * size;
-            for (index, character) in line.chars().enumerate() {
+            for (index, character) in characters.into_iter().enumerate() {
                 let origin = Point::new(place.x0 + advance * index as f64, baseline);
                 let is_sane = advance > 0.0 && advance.is_finite() && self.bounds.contains(origin);
                 let start = self.page.text.len();

@@ -208,9 +208,9 @@ impl Segmenting<'_> {
         for tree in store::raptor::trees(conn, &earlier).await.or_fail()? {
             raptor::remove(conn, &tree).await.or_fail()?;
         }
+        store::segments::dissolve(conn, self.place, &earlier).await.or_fail()?;
         // An index that has one of these as a member covers nothing of it any more.
         store::indexes::manage::follow_parts(conn, self.place, &earlier).await.or_fail()?;
-        store::segments::dissolve(conn, self.place, &earlier).await.or_fail()?;
         let is_top = |made: &&Place| made.path().last() == Some(&self.place.id().0);
         let tops: Vec<Place> = self.earlier.iter().filter(is_top).cloned().collect();
         let gone = store::documents::delete_subtrees(conn, &tops).await.or_fail()?.ids;

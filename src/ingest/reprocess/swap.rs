@@ -163,9 +163,9 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
         }
     }
     store::reprocess::redirect(conn, file, &redirected).await?;
-    store::reprocess::redirect_indexes(conn, file, &counterparts).await?;
+    let mut moves = Vec::new();
     for guest in &old.guests {
-        relocate(conn, file, guest.id, old.parent(guest.under, &counterparts)).await?;
+        moves.extend(relocate(conn, file, guest.id, old.parent(guest.under, &counterparts)).await?);
     }
     let moved = old.guests.iter().filter(|guest| guest.is_shown).count();
 
@@ -173,7 +173,13 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
     let facts_followed = follow::redirect(conn, &pairs, &old.nodes).await?;
     let facts_followed = store::reprocess::shown_facts(conn, file, &facts_followed, &old.nodes).await?.len();
     store::reprocess::set_aside(conn, file, generation, &old.nodes).await?;
+    // Indexes are locked after documents.
+    store::reprocess::redirect_indexes(conn, file, &counterparts).await?;
+    for (from, to) in &moves {
+        store::indexes::manage::follow_move(conn, from, to).await?;
+    }
     // A file that failed before enters the indexes now, and its new tree may have another title than was indexed.
+    store::indexes::manage::hold_builds(conn).await?;
     store::indexes::postings::hand_over(conn, generation.id.document(), id).await?;
     store::indexes::manage::look_again(conn, file).await?;
     let facts_lost = follow::documents_gone(conn, &old.nodes).await?;
@@ -193,9 +199,14 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
     Ok(())
 }
 
-/// Moves a caller's document, with all under it, under the node that takes the place of its old parent.
-async fn relocate(conn: &mut PgConnection, file: &Place, guest: DocumentId, under: DocumentId) -> sqlx::Result<()> {
-    let Some(from) = store::reprocess::place_under(conn, file, guest).await? else { return Ok(()) };
+/// Moves a caller's document, with all under it, under the node that takes the place of its old parent. Returns from where and to where.
+async fn relocate(
+    conn: &mut PgConnection,
+    file: &Place,
+    guest: DocumentId,
+    under: DocumentId,
+) -> sqlx::Result<Option<(Place, Place)>> {
+    let Some(from) = store::reprocess::place_under(conn, file, guest).await? else { return Ok(None) };
     let height = store::moves::height(conn, &from).await?;
     let parent = store::reprocess::place_under(conn, file, under).await?.filter(|parent| parent.admits(height).is_ok());
     let parent = parent.as_ref().unwrap_or(file);
@@ -203,8 +214,8 @@ async fn relocate(conn: &mut PgConnection, file: &Place, guest: DocumentId, unde
     let to = from.moved(Some(parent));
     store::moves::relocate(conn, &from, Some(parent)).await?;
     store::moves::relocate_tasks(conn, &from, &to).await?;
-    store::indexes::manage::follow_move(conn, &from, &to).await?;
-    store::events::moved(conn, &origins).await
+    store::events::moved(conn, &origins).await?;
+    Ok(Some((from, to)))
 }
 
 /// What is told of a swap. Of links, facts and documents it counts those that every reader of the file may know of.

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::rdf::reading::{self, Graph, Node, Object};
 use regex::Regex;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 use svc_client::{Code, Failure, RdfSyntax};
 
 const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
@@ -26,6 +29,8 @@ const PATH_BYTES: usize = 4 << 10;
 const MESSAGE_CHARS: usize = 1_000;
 /// The most members of all lists that shapes name; a list counts for each shape that names it.
 const MEMBERS: usize = 200_000;
+/// The most bytes of their literals.
+const LITERALS: usize = 32 << 20;
 /// The most bytes of all compiled patterns.
 const PATTERNS: usize = 32 << 20;
 
@@ -70,6 +75,7 @@ fn read(graph: &Graph, wanted: Option<&str>) -> Result<Shapes, Failure> {
         iris: HashMap::new(),
         steps: 0,
         members: 0,
+        literal_bytes: 0,
         patterns: HashMap::new(),
         pattern_bytes: 0,
         met_by_all: None,
@@ -106,10 +112,11 @@ struct Reader<'a> {
     iris: HashMap<String, IriAt>,
     /// The steps of paths so far.
     steps: usize,
-    /// The members of lists so far.
+    /// The members of lists so far, and the bytes of those that are literals.
     members: usize,
+    literal_bytes: usize,
     /// The patterns so far, by their flags, and how many bytes they may take.
-    patterns: HashMap<(String, String), Box<Regex>>,
+    patterns: HashMap<(String, String), Arc<Regex>>,
     pattern_bytes: usize,
     /// The shape that every node meets.
     met_by_all: Option<ShapeAt>,
@@ -192,10 +199,17 @@ impl<'a> Reader<'a> {
         let graph = self.graph;
         let members = graph.list(object).ok_or_else(|| self.wrong(shape, word, "takes a list that ends"))?;
         self.members += members.len();
-        match self.members > MEMBERS {
-            true => Err(faulty(format!("the lists of the shapes have more than {MEMBERS} members"))),
-            false => Ok(members),
+        let bytes = members.iter().map(|member| match member {
+            Object::Literal { value, .. } => value.len(),
+            Object::Node(_) => 0,
+        });
+        self.literal_bytes += bytes.sum::<usize>();
+        if self.members > MEMBERS || self.literal_bytes > LITERALS {
+            let detail =
+                format!("the lists of the shapes have more than {MEMBERS} members, or {LITERALS} bytes of literals");
+            return Err(faulty(detail));
         }
+        Ok(members)
     }
 
     /// A shape that another one refers to; one that is switched off is met by every node.
@@ -399,6 +413,12 @@ mod tests {
         let lists = format!("sh:property [ sh:path ex:p ; sh:in ({members}) ] ; ").repeat(201) + "sh:name 'x'";
         let refused = read_all(&lists).expect_err("there are too many members");
         assert!(refused.detail.contains("members"), "{}", refused.detail);
+
+        let long = format!("'{}' ", "x".repeat(60_000));
+        let literals =
+            format!("sh:property [ sh:path ex:p ; sh:in ({}) ] ; ", long.repeat(10)).repeat(60) + "sh:name 'x'";
+        let refused = read_all(&literals).expect_err("there are too many bytes");
+        assert!(refused.detail.contains("bytes of literals"), "{}", refused.detail);
 
         let off = format!("sh:or ({}) ; sh:name 'x'", "[ sh:deactivated true ] ".repeat(1_000));
         assert_eq!(read_all(&off).expect("each is met by all").shapes.len(), 2);

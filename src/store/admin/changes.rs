@@ -140,14 +140,10 @@ pub async fn newest(
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
 pub async fn put_back(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<Option<Vec<Moved>>> {
     let moved: Vec<Moved> = sqlx::query_as(
-        "WITH RECURSIVE causes(id, scope, dependencies) AS (
+        "WITH RECURSIVE again(id, scope, dependencies) AS (
              SELECT id, scope_document_id, dependencies FROM task_queue WHERE id = $1 AND status = 'failed' AND final
-             UNION SELECT d.id, d.scope_document_id, d.dependencies FROM task_queue d JOIN causes c ON d.scope_document_id = c.scope AND d.id = ANY(c.dependencies)
-              WHERE d.status = 'failed' AND d.final),
-         again(id, scope) AS (
-             SELECT id, scope FROM causes
-             UNION SELECT t.id, t.scope_document_id FROM task_queue t JOIN again ON t.scope_document_id = again.scope AND again.id = ANY(t.dependencies)
-              WHERE t.status = 'failed' AND t.final AND t.error_type = 'dependency'),
+             UNION SELECT t.id, t.scope_document_id, t.dependencies FROM task_queue t JOIN again a ON t.scope_document_id = a.scope
+              WHERE t.status = 'failed' AND t.final AND (t.id = ANY(a.dependencies) OR (a.id = ANY(t.dependencies) AND t.error_type = 'dependency'))),
          unmet AS (
              SELECT a.id, (SELECT count(*) FROM task_queue d JOIN task_queue t ON t.id = a.id AND d.id = ANY(t.dependencies)
                             WHERE d.status <> 'completed')::int AS count FROM again a)

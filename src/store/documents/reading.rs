@@ -1,4 +1,5 @@
-//! What is under a document in the order in which it is read: each document before what is under it, siblings by their positions.
+//! What is under a document in the order in which it is read: each document before what is under it, siblings by their positions. Summaries are no part
+//! of the text: what holds them is there, and nothing under it.
 use super::{
     Listed, SiblingCursor, add,
     list::{json_bytes, listed},
@@ -161,7 +162,7 @@ async fn siblings(
             listed!(),
             ", coalesce(d.position::bigint, 2147483648) AS place, ",
             readable!(),
-            " AS is_readable, EXISTS (SELECT FROM documents below WHERE below.parent_id = d.id) AS has_children
+            " AS is_readable, d.usetype <> 'raptor' AND EXISTS (SELECT FROM documents below WHERE below.parent_id = d.id) AS has_children
                    FROM documents d
                   WHERE d.parent_id = p.parent AND (coalesce(d.position::bigint, 2147483648), d.id) > (p.place, p.id)
                     AND (",

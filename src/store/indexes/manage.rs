@@ -1,5 +1,5 @@
 //! Making, changing and building indexes.
-use super::{IndexError, postings};
+use super::{IndexError, covers, postings};
 use crate::store::places::Place;
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
@@ -160,11 +160,12 @@ macro_rules! look_at {
     ($subtrees:literal) => {
         concat!(
             "built_to = least(coalesce(i.built_to, 9223372036854775807),
-                              (SELECT min(d.id) - 1 FROM documents d WHERE d.id = ANY(",
+                              (SELECT min(s.id) - 1 FROM (SELECT d.id FROM documents d WHERE d.id = ANY(",
             $subtrees,
             ") OR d.path && ",
             $subtrees,
-            ")), builds = i.builds + 1, replaces = i.replaces AND i.built_to IS NOT NULL"
+            // Else the planner may look for the least id among all documents.
+            " OFFSET 0) s)), builds = i.builds + 1, replaces = i.replaces AND i.built_to IS NOT NULL"
         )
     };
 }
@@ -174,6 +175,7 @@ pub async fn cover(conn: &mut PgConnection, id: IndexId, subtrees: &[i64]) -> sq
     sqlx::query(concat!("UPDATE search_indexes i SET ", look_at!("$2::bigint[]"), " WHERE i.id = $1"))
         .bind(id)
         .bind(subtrees)
+        .persistent(false)
         .execute(conn)
         .await
         .map(|_| ())
@@ -193,6 +195,7 @@ pub async fn follow_move(conn: &mut PgConnection, from: &Place, to: &Place) -> s
     .bind(from.path())
     .bind(to.path())
     .bind([from.id().0])
+    .persistent(false)
     .execute(conn)
     .await
     .map(|_| ())
@@ -208,19 +211,34 @@ pub async fn follow_parts(conn: &mut PgConnection, document: &Place, members: &[
     ))
     .bind(members)
     .bind([document.id().0])
+    .persistent(false)
     .execute(conn)
     .await
     .map(|_| ())
 }
 
-/// Has the builds that are under way look again at a document with all under it, which took the place of what they may have looked at.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = document.id().0))]
-pub async fn look_again(conn: &mut PgConnection, document: &Place) -> sqlx::Result<()> {
-    sqlx::query(concat!("UPDATE search_indexes i SET ", look_at!("$1::bigint[]"), " WHERE i.built_to IS NOT NULL"))
-        .bind([document.id().0])
+/// Keeps builds that are under way from going on until the transaction ends.
+pub async fn hold_builds(conn: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query("SELECT FROM search_indexes WHERE built_to IS NOT NULL ORDER BY id FOR NO KEY UPDATE")
         .execute(conn)
         .await
         .map(|_| ())
+}
+
+/// Has the builds that are under way, and are held, look again at a document that they have passed and that their index lacks.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document.id().0))]
+pub async fn look_again(conn: &mut PgConnection, document: &Place) -> sqlx::Result<()> {
+    sqlx::query(concat!(
+        "UPDATE search_indexes i SET built_to = d.id - 1, builds = i.builds + 1 FROM documents d
+          WHERE d.id = $1 AND i.built_to >= d.id AND (i.capabilities ->> 'bm25')::boolean AND ",
+        covers!(),
+        "   AND NOT EXISTS (SELECT FROM search_index_entries e WHERE e.index_id = i.id AND e.document_id = d.id)
+            AND EXISTS (SELECT FROM search_index_entries e WHERE e.document_id = d.id)"
+    ))
+    .bind(document.id())
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// Where the build of an index is.

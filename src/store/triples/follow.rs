@@ -123,18 +123,13 @@ async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts:
 /// Closes the facts about documents that were deleted or set aside, and those that no other document states, which only the owner sees from then on. What
 /// another one states goes on. Returns the asserted facts that were closed.
 pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<Vec<TripleId>> {
-    let concerned: Vec<TripleId> = sqlx::query_scalar(
-        "SELECT id FROM triples WHERE invalidated_at IS NULL AND (subject_id = ANY($1) OR object_id = ANY($1))
-         UNION SELECT id FROM triples WHERE source_id = ANY($1)",
-    )
-    .bind(gone)
-    .fetch_all(&mut *conn)
-    .await?;
-    if concerned.is_empty() {
+    if concerned(conn, gone).await?.is_empty() {
         ends_gone(conn, gone).await?;
         return Ok(Vec::new());
     }
     let at = take_pen(conn).await?;
+    // Meanwhile another writer may have left a part of one of them.
+    let concerned = concerned(conn, gone).await?;
     ends_gone(conn, gone).await?;
     let kept: Vec<TripleId> = sqlx::query_scalar(
         "UPDATE triples t SET source_id = o.document_id
@@ -173,6 +168,17 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
     .await?;
     change_zones(conn, at, &kept).await?;
     Ok(ending)
+}
+
+/// The facts about these documents that are believed, and all that these state.
+async fn concerned(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<TripleId>> {
+    sqlx::query_scalar(
+        "SELECT id FROM triples WHERE invalidated_at IS NULL AND (subject_id = ANY($1) OR object_id = ANY($1))
+         UNION SELECT id FROM triples WHERE source_id = ANY($1)",
+    )
+    .bind(documents)
+    .fetch_all(conn)
+    .await
 }
 
 /// Closes the facts that a document stated and no longer states: all that are not among `kept`. What another document states too, or somebody

@@ -13,6 +13,20 @@ pub(super) fn balance(text: &str) -> i64 {
         .sum()
 }
 
+/// The characters of a line as they are drawn, from left to right.
+pub(in crate::pdf) fn as_drawn(line: &str) -> Vec<char> {
+    let characters: Vec<char> = line.chars().collect();
+    if characters.iter().all(|character| class(*character) != Class::Left) {
+        return characters;
+    }
+    let mut buffers: Vec<[u8; 4]> = vec![[0; 4]; characters.len()];
+    let units: Vec<&str> =
+        characters.iter().zip(&mut buffers).map(|(character, buffer)| &*character.encode_utf8(buffer)).collect();
+    // What puts drawn text into its logical order puts it back, too.
+    let order = logical_order(&units).into_iter();
+    order.map(|(index, left)| if left { mirrored(characters[index]) } else { characters[index] }).collect()
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     /// A right-to-left letter.

@@ -17,6 +17,7 @@ mod tables;
 
 use super::glyphs::{Glyph, PageGlyphs};
 use crate::Table;
+pub(super) use bidi::as_drawn;
 pub use hyphens::join_lines;
 use kurbo::{Point, Rect, Vec2};
 use std::ops::Range;

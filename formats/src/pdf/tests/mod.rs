@@ -238,7 +238,8 @@ fn what_was_filled_in_is_text_where_no_program_has_drawn_it() {
         field(712, "/FT /Tx /V (Ada Lovelace)"),
         // Its appearance is empty, and its value is that of the field above it.
         field(672, "/Parent 102 0 R /AP << /N 101 0 R >>"),
-        field(632, "/FT /Ch /V [(Herons) <FEFF0043006F006F00740073>]"),
+        field(632, "/FT /Ch /V [(1) <FEFF0043006F006F00740073>] /Opt [(Ducks) [(1) (Herons)] [(2) (Swans)]]"),
+        field(532, "/FT /Tx /V <FEFF05E905DC05D505DD00200028003100320029>"),
         field(592, "/FT /Tx /Ff 8192 /V (a password)"),
         field(592, "/FT /Btn /V /Yes"),
         field(592, "/FT /Tx /F 2 /V (hidden)"),
@@ -268,7 +269,8 @@ fn what_was_filled_in_is_text_where_no_program_has_drawn_it() {
             "Coots",
             "More: as drawn",
             "They wait",
-            "and they strike."
+            "and they strike.",
+            "שלום (12)"
         ]
     );
 }

@@ -5,6 +5,7 @@ use crate::rdf::{
     shapes::{Bound, Constraint, Kinds, SH, values::Literal},
 };
 use regex::RegexBuilder;
+use std::sync::Arc;
 use svc_client::Failure;
 
 /// The most bytes of a compiled pattern, and as how many a small one counts.
@@ -141,7 +142,7 @@ impl Reader<'_> {
             return Err(self.wrong(node, "flags", &format!("has `{flag}`, and only s, m, i, x and q are known")));
         }
         if let Some(known) = self.patterns.get(&(pattern.clone(), flags.clone())) {
-            return Ok(Constraint::Pattern(known.clone()));
+            return Ok(Constraint::Pattern(Arc::clone(known)));
         }
         let has = |flag: char| flags.contains(flag);
         let text = if has('q') { regex::escape(&pattern) } else { pattern.clone() };
@@ -168,8 +169,8 @@ impl Reader<'_> {
         }
         match built {
             Ok(regex) => {
-                let regex = Box::new(regex);
-                self.patterns.insert((pattern, flags), regex.clone());
+                let regex = Arc::new(regex);
+                self.patterns.insert((pattern, flags), Arc::clone(&regex));
                 Ok(Constraint::Pattern(regex))
             }
             Err(error) => {
