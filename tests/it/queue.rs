@@ -19,7 +19,7 @@ use svc::store::{
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
 use svc_client::{
     Json,
-    wire::{AttemptOutcome, WaitQuery},
+    wire::{AttemptOutcome, TaskPath, WaitQuery},
 };
 use svc_ids::{DocumentId, RootId, TaskId};
 
@@ -390,6 +390,7 @@ async fn retries_wait_and_end_at_the_cap_and_dependents_fail_with_their_task() {
     let app = app().await;
     let root = node(&app, None).await;
     let id = task(&app, &root, WriteMode::Itself, 0, None).await;
+    let hopeless = task(&app, &root, WriteMode::Itself, 90, None).await;
     let dependent = NewTask {
         task_type: "after",
         lane: Lane::Io,
@@ -398,13 +399,19 @@ async fn retries_wait_and_end_at_the_cap_and_dependents_fail_with_their_task() {
         root_id: RootId(root.0),
         write_mode: WriteMode::Itself,
         leaves: None,
-        dependencies: &[id],
+        dependencies: &[id, hopeless],
         params: &json!({}),
         badge: None,
         priority: 50,
         traceparent: None,
     };
     let after = tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &dependent).await.unwrap();
+    let grant = claim(&app, 1).await.remove(0);
+    assert_eq!(grant.task_id, hopeless);
+    let mut tx = app.pool.begin().await.unwrap();
+    let failure = TaskFailure::permanent("hopeless", "never");
+    assert_eq!(tasks::fail(&mut tx, &grant, &failure, "w", Duration::ZERO).await.unwrap(), Failed::Final);
+    tx.commit().await.unwrap();
     for attempt in 1..=6 {
         let grants = claim(&app, 9).await;
         assert_eq!(
@@ -430,6 +437,15 @@ async fn retries_wait_and_end_at_the_cap_and_dependents_fail_with_their_task() {
         .await
         .unwrap();
     assert_eq!(row, ("failed".into(), Some("dependency".into())));
+    invariants::check_drained(&app.pool).await;
+    // Whichever is tried again, all are that would keep one of them waiting for ever.
+    app.client.retry_task(TaskPath { id: id.0 }).await.unwrap();
+    let mut done = Vec::new();
+    while let [grant] = &claim(&app, 1).await[..] {
+        assert!(finish(&app.pool, grant).await);
+        done.push(grant.task_id);
+    }
+    assert_eq!(done, [hopeless, id, after]);
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
