@@ -1,6 +1,6 @@
--- How the vectors are laid out that a search meets: in how many parts they are, which share of them the largest part has, the only root whose part has to be read if all is under a place,
--- about how many vectors the index of bits has if the model has no index of halves, and whether it has no index at all. Each search asks this
--- first, so what it reads is planned once for each connection.
+-- How the vectors are laid out that a search meets: in how many parts they are, which share of them the largest part has, the only root whose
+-- part has to be read if all is under a place, about how many vectors the index of bits has if the model has no index of halves, and whether it
+-- has no index at all. Each search asks this first, so what it reads is planned once for each connection.
 CREATE OR REPLACE FUNCTION vector_layout(halves text, bits text, place bigint, OUT parts bigint, OUT largest double precision, OUT root bigint, OUT vectors double precision, OUT unindexed boolean)
 LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
