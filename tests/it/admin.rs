@@ -30,18 +30,24 @@ pub(crate) async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
 }
 
-/// A worker that is only a row.
-pub(crate) async fn pretend(app: &TestApp, worker_id: &str, badges: &[&str], strict: bool) {
-    let row = WorkerRow {
+/// A worker without badges.
+pub(crate) fn worker_row(worker_id: &str) -> WorkerRow {
+    WorkerRow {
         worker_id: worker_id.to_owned(),
         boot_nonce: uuid::Uuid::new_v4(),
         version: "test".to_owned(),
-        badges: badges.iter().map(|badge| (*badge).to_owned()).collect(),
-        strict,
+        badges: Vec::new(),
+        strict: false,
         holds_folder: false,
         task_types: vec!["test".to_owned()],
         lease: Duration::from_secs(600),
-    };
+    }
+}
+
+/// A worker that is only a row.
+pub(crate) async fn pretend(app: &TestApp, worker_id: &str, badges: &[&str], strict: bool) {
+    let badges = badges.iter().map(|badge| (*badge).to_owned()).collect();
+    let row = WorkerRow { badges, strict, ..worker_row(worker_id) };
     workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &serde_json::json!({})).await.unwrap();
 }
 

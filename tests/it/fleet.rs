@@ -1,6 +1,6 @@
 //! Worker processes as an operator starts them.
 use crate::{
-    admin::{idle, run, worker_command},
+    admin::{idle, run, worker_command, worker_row},
     crash::{Process, serve_command},
     queue::{node, task},
     support::{self, TestApp, Wish, invariants, sample, until},
@@ -341,16 +341,7 @@ async fn a_strict_worker_leaves_tasks_without_a_badge_and_the_service_says_so() 
 #[tokio::test]
 async fn a_worker_whose_snapshot_holds_a_nul_beats_nevertheless() {
     let app = idle().await;
-    let row = WorkerRow {
-        worker_id: "quotes".to_owned(),
-        boot_nonce: uuid::Uuid::new_v4(),
-        version: "test".to_owned(),
-        badges: Vec::new(),
-        strict: false,
-        holds_folder: false,
-        task_types: vec!["test".to_owned()],
-        lease: crate::queue::LEASE,
-    };
+    let row = worker_row("quotes");
     let snapshot = serde_json::json!({"last_failure": {"message": "expected `</w:p\0>`", "\0": 1}});
     let mut conn = app.pool.acquire().await.unwrap();
     workers::beat(&mut conn, &row, &snapshot).await.unwrap();

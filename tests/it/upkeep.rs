@@ -1,5 +1,6 @@
 //! What keeps the queue lean and moving over months.
 use crate::{
+    admin::worker_row,
     queue::{node, task},
     support::{TestApp, Wish, invariants, sample, until},
 };
@@ -13,7 +14,7 @@ use svc::{
         tasks::{self, AttemptRow, Claimer},
         transaction,
         upkeep::{self, Purged},
-        workers::{self, WorkerRow},
+        workers,
     },
     worker::queue::PgQueue,
 };
@@ -189,16 +190,7 @@ async fn a_worker_purges_by_itself_and_the_file_is_as_it_was() {
 #[tokio::test]
 async fn nobody_stands_back_for_a_task_that_cannot_run() {
     let app = idle().await;
-    let worker = WorkerRow {
-        worker_id: "w".to_owned(),
-        boot_nonce: uuid::Uuid::new_v4(),
-        version: "test".to_owned(),
-        badges: Vec::new(),
-        strict: false,
-        holds_folder: false,
-        task_types: vec!["test".to_owned()],
-        lease: Duration::from_secs(600),
-    };
+    let worker = worker_row("w");
     workers::beat(&mut app.pool.acquire().await.unwrap(), &worker, &serde_json::json!({})).await.unwrap();
     let root = node(&app, None).await;
     let below = [node(&app, Some(root.0)).await, node(&app, Some(root.0)).await];
