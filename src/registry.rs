@@ -13,7 +13,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 use svc_client::{
     AFTER_HEADER, Call, Code, Conditional, Described, Download, Failure, FileBytes, Meta, Operation, OperationInfo,
     Outcome, POSITION_HEADER, Params, Reply, Transport, VERSION, VERSION_HEADER, Validated, constraint::Constraint,
-    operation_table, ops,
+    operation_table, ops, wire::EmbedQuery,
 };
 use utoipa::openapi::{
     self,
@@ -114,7 +114,10 @@ impl Mounted {
             other: None,
             describe: |schemas| {
                 let path = <O::Path as utoipa::IntoParams>::into_params(in_path);
-                let query = <O::Query as utoipa::IntoParams>::into_params(in_query);
+                let mut query = <O::Query as utoipa::IntoParams>::into_params(in_query);
+                if <O::Body as svc_client::Body>::SHOWS_EMBED {
+                    query.extend(<EmbedQuery as utoipa::IntoParams>::into_params(in_query));
+                }
                 let body = <O::Body as svc_client::Body>::describe(schemas);
                 OperationBuilder::new().parameters(Some(path.into_iter().chain(query))).request_body(body)
             },

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// A request body as the remote client sends it.
 pub trait Body: Send + 'static {
+    /// Whether the query of the request may have `include_embed`, which the body takes over.
+    const SHOWS_EMBED: bool = false;
     /// Constraints on the body's fields beyond their types.
     fn constraints() -> Vec<(&'static str, Constraint)> {
         Vec::new()
@@ -58,6 +60,7 @@ impl Body for Nothing {
 pub struct Json<T>(pub T);
 
 impl<T: Wire> Body for Json<T> {
+    const SHOWS_EMBED: bool = T::SHOWS_EMBED;
     fn constraints() -> Vec<(&'static str, Constraint)> {
         T::constraints()
     }

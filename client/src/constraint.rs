@@ -285,6 +285,17 @@ macro_rules! constrain {
 }
 pub(crate) use constrain;
 
+/// What a body says of its member `include_embed`, in its `impl Wire`.
+macro_rules! shows_embed {
+    () => {
+        const SHOWS_EMBED: bool = true;
+        fn show_embed(&mut self) {
+            self.include_embed = true;
+        }
+    };
+}
+pub(crate) use shows_embed;
+
 #[cfg(test)]
 mod tests {
     use super::*;

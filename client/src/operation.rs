@@ -153,6 +153,10 @@ pub trait Wire: Clone + Serialize + DeserializeOwned + ToSchema + Send + Sync + 
     fn most_bytes(usual: u64) -> u64 {
         usual
     }
+    /// Whether `include_embed` may also stand in the query of a request with this body.
+    const SHOWS_EMBED: bool = false;
+    /// Asks for the vectors of the documents that the answer shows.
+    fn show_embed(&mut self) {}
     /// The position that a store has reached at least if it shows what this tells; `None` if this names no position.
     fn position(&self) -> Option<Position> {
         None

@@ -75,7 +75,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/documents/{id}/ancestors"    list_ancestors(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>, on Replica;
     /// Lists the other children of a document's parent in their order, page by page; for a root, the other roots.
     GET    "/documents/{id}/siblings"     list_siblings(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>, on Replica;
-    /// Lists everything under a document, page by page: each document before what is under it, and siblings by id.
+    /// Lists everything under a document in the order of reading, page by page: each document before what is under it.
     GET    "/documents/{id}/subtree"      list_subtree(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>, tool Read, on Replica;
     /// Lists a document's typed links, in both directions.
     GET    "/documents/{id}/links"        list_links(path: DocumentPath, query: PageQuery) -> Json<LinkPage>, on Replica;

@@ -46,6 +46,7 @@ pub async fn path(client: &Client<Remote>, output: Output, arguments: PathArgume
         valid_at: moment.at,
         known_at: moment.known,
         asserted_only: moment.asserted,
+        include_embed: false,
     };
     let found = client.find_paths(Json(asked)).await?;
     if output == Output::Json {

@@ -55,6 +55,11 @@ pub enum BrokerError {
         "the broker has no queue `{0}`: start `svc serve` with the same SVC_AMQP_URL and SVC_AMQP_PREFIX, which makes it"
     )]
     NoFeed(String),
+    #[error(
+        "the user `{0}` of the broker may not write to the default exchange, over which the feed tries messages again and answers a `reply_to`: \
+         let the user write to `amq.default`"
+    )]
+    NoDefaultExchange(String),
     #[error("the service gave it up under another user of the broker than `{0}`: use the SVC_AMQP_URL of the service")]
     OfAnother(String),
 }
@@ -67,8 +72,13 @@ impl BrokerError {
 
     /// Whether the broker says that there is no such queue.
     pub fn is_missing(&self) -> bool {
+        self.is_soft(&AMQPSoftError::NOTFOUND)
+    }
+
+    /// Whether the broker closed a channel, and no more than that, for this reason.
+    fn is_soft(&self, reason: &AMQPSoftError) -> bool {
         let BrokerError::Broker(error) = self else { return false };
-        matches!(error.kind(), ErrorKind::ProtocolError(error) if *error.kind() == AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND))
+        matches!(error.kind(), ErrorKind::ProtocolError(error) if matches!(error.kind(), AMQPErrorKind::Soft(soft) if soft == reason))
     }
 }
 
@@ -180,7 +190,7 @@ impl Broker {
         format!("{}.{part}", self.prefix)
     }
 
-    /// Makes the exchanges and queues that do not exist; whatever exists must be as it would be made.
+    /// Makes the exchanges and queues that do not exist, and asks for the right that the feed needs besides; whatever exists must be as it would be made.
     pub async fn declare(&self) -> Result<(), BrokerError> {
         let channel = self.channel().await?;
         let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
@@ -230,7 +240,14 @@ impl Broker {
             );
             answer(bound).await?;
         }
-        Ok(())
+        // No queue has this name, so the message goes nowhere. A user without the right would lose the connection with each message that is tried again.
+        let asked = self.publish("", &self.name("permitted"), b"", BasicProperties::default(), false).await;
+        match asked {
+            Err(error) if error.is_soft(&AMQPSoftError::ACCESSREFUSED) => {
+                Err(BrokerError::NoDefaultExchange(self.user.clone()))
+            }
+            asked => asked,
+        }
     }
 
     /// Publishes a message, and returns when the broker has it. `must_arrive`: whether it is an error if no queue takes it.

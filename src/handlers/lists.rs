@@ -7,7 +7,7 @@ use crate::{
     service::Service,
     store::{
         self,
-        documents::{Descendant, Listed, Shape, SiblingCursor, sibling_position},
+        documents::{Listed, Shape, SiblingCursor, sibling_position},
     },
 };
 use sqlx::PgConnection;
@@ -32,25 +32,8 @@ impl Handle<ops::list_roots> for Service {
 
 impl Handle<ops::list_subtree> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_subtree>) -> Result<DocumentPage, Failure> {
-        let id = DocumentId(call.path.id);
-        let after = call.query.cursor.as_deref().map(way_cursor).transpose()?.unwrap_or_default();
-        let (scope, limit) = (caller.readable(), call.query.rows() + 1);
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        must_exist(&mut conn, caller, id).await?;
-        let found = store::documents::subtree(&mut conn, &scope, id, &after, limit).await.or_fail()?;
-        let ways: HashMap<DocumentId, String> = found.iter().map(|found| (found.listed.id, way(found))).collect();
-        let listed = found.into_iter().map(|found| found.listed).collect();
-        page(self, &mut conn, caller, &call.query, listed, |last| ways[&last.id].clone()).await
+        reading(self, caller, DocumentId(call.path.id), &call.query, true).await
     }
-}
-
-/// The place of a document in the list of a subtree: the ids on the way down to it.
-fn way(found: &Descendant) -> String {
-    found.way.iter().map(i64::to_string).collect::<Vec<_>>().join(".")
-}
-
-fn way_cursor(text: &str) -> Result<Vec<i64>, Failure> {
-    text.split('.').map(|id| id.parse().map_err(|_| not_a_cursor())).collect()
 }
 
 /// A page of what is under a document in the order in which it is read. Its cursors are its own.
@@ -59,12 +42,13 @@ pub(super) async fn reading(
     caller: &Caller,
     id: DocumentId,
     query: &PageQuery,
+    with_summaries: bool,
 ) -> Result<DocumentPage, Failure> {
     let after = query.cursor.as_deref().map(reading_cursor).transpose()?.unwrap_or_default();
     let (scope, limit) = (caller.readable(), query.rows() + 1);
     let mut conn = service.pool.acquire().await.or_fail()?;
     must_exist(&mut conn, caller, id).await?;
-    let found = store::documents::reading(&mut conn, &scope, id, &after, limit).await.or_fail()?;
+    let found = store::documents::reading(&mut conn, &scope, id, &after, limit, with_summaries).await.or_fail()?;
     let listed = found.iter().map(|found| found.listed).collect();
     let cursor = |last: &Listed| {
         let way = found.iter().find(|found| found.listed.id == last.id).map_or(&[][..], |found| &found.way);

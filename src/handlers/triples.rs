@@ -273,7 +273,7 @@ impl Handle<ops::find_paths> for Service {
         let on =
             found.paths.iter().flatten().map(|(_, to)| *to).chain((!paths.is_empty()).then_some(sets.canonical(from)));
         let on: Vec<DocumentId> = on.collect::<BTreeSet<_>>().into_iter().collect();
-        let shape = Shape { embed: false, content: true, structured_content: true };
+        let shape = Shape { embed: asked.include_embed, content: true, structured_content: true };
         let rows = store::documents::read_many(&mut tx, &caller.readable(), &on, shape).await.or_fail()?;
         let mut documents: Vec<DocumentResponse> = rows.into_iter().map(DocumentResponse::from).collect();
         documents.sort_unstable_by_key(|document| document.id);

@@ -263,7 +263,7 @@ async fn children(
     let is_inline = mode == ChildrenMode::Inline;
     let query = PageQuery { cursor, limit: Some(limit), include_embed: false, include_content: is_inline };
     let page = match is_inline {
-        true => reading(service, caller, DocumentId(document.id), &query).await?,
+        true => reading(service, caller, DocumentId(document.id), &query, false).await?,
         false => {
             let (path, meta) = (DocumentPath { id: document.id }, Meta::default());
             let call = Call { meta, path, query, body: Nothing {} };

@@ -1,7 +1,7 @@
 //! Receives request bodies, from HTTP and from callers in process.
 use super::{
     form::{self, SpoolLimits},
-    numbers,
+    numbers, serving,
     strict::Strict,
 };
 use crate::{
@@ -24,7 +24,7 @@ use serde_path_to_error::Segment;
 use std::{collections::BTreeMap, time::Duration};
 use svc_client::{
     Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, RdfSyntax, RdfText, TurtleText, Wire,
-    constraint::Constraint,
+    constraint::Constraint, wire::EmbedQuery,
 };
 use svc_ids::PrincipalId;
 use tokio::sync::oneshot::{self, error::RecvError};
@@ -123,11 +123,15 @@ impl<T: Wire> Decode for Json<T> {
             ));
         }
         let most = T::most_bytes(service.settings.max_body_bytes);
+        let shows_embed = T::SHOWS_EMBED && serving::query::<EmbedQuery>(request.uri().query())?.include_embed;
         let bytes = whole(request, most).await?;
         let is_small = bytes.len() <= AT_ONCE_BYTES;
         let read = move || -> Result<Self, Failure> {
-            let value: T = from_json(&bytes, "the body", T::constraints, most)
+            let mut value: T = from_json(&bytes, "the body", T::constraints, most)
                 .map_err(|failure| retired::<T>(&bytes).unwrap_or(failure))?;
+            if shows_embed {
+                value.show_embed();
+            }
             value.check().map(|()| Json(value))
         };
         if is_small {

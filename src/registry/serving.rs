@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use svc_client::{Call, Code, Failure, Meta, Operation, POSITION_HEADER, Params};
+use svc_client::{Body, Call, Code, Failure, Meta, Operation, POSITION_HEADER, Params};
 use svc_ids::PrincipalId;
 
 /// A call whose types are erased.
@@ -84,7 +84,8 @@ where
     Box::pin(async move {
         let (mut parts, body) = request.into_parts();
         let path: O::Path = path(&mut parts).await?;
-        let query: O::Query = query(&parts)?;
+        // What stands in the query of a request whose body takes it over was made for the body.
+        let query: O::Query = query(if O::Body::SHOWS_EMBED { None } else { parts.uri.query() })?;
         let admitted = O::Body::admit(service, principal, &parts.headers).await?;
         let body = O::Body::decode(service, Request::from_parts(parts, body)).await?;
         let call: Call<O, Received<O>> = Call { meta, path, query, body };
@@ -165,8 +166,8 @@ async fn path<P: Params>(parts: &mut http::request::Parts) -> Result<P, Failure>
     }
 }
 
-pub(super) fn query<Q: Params>(parts: &http::request::Parts) -> Result<Q, Failure> {
-    let text = parts.uri.query().unwrap_or_default();
+pub(super) fn query<Q: Params>(text: Option<&str>) -> Result<Q, Failure> {
+    let text = text.unwrap_or_default();
     // The decoder would put another character in the place of what is not UTF-8.
     let is_no_text = |(_, value): &(&str, &str)| percent_decode_str(value).decode_utf8().is_err();
     if let Some((name, _)) = text.split('&').filter_map(|pair| pair.split_once('=')).find(is_no_text) {

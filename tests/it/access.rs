@@ -400,13 +400,15 @@ async fn the_first_page_of_a_list_scans_no_table_under_a_generic_plan() {
         let listed = match list {
             "roots" => documents::children(&mut tx, &scope, None, None, None, LIMIT).await.unwrap().len(),
             "children" => documents::children(&mut tx, &scope, Some(top), None, None, LIMIT).await.unwrap().len(),
-            _ => documents::subtree(&mut tx, &scope, top, &[], LIMIT).await.unwrap().len(),
+            _ => documents::reading(&mut tx, &scope, top, &[], LIMIT, true).await.unwrap().len(),
         };
         assert_eq!(listed, LIMIT as usize);
         let after = read(&mut tx).await;
         let (scans, fetched) = (after.0 - before.0, after.1 - before.1);
         assert_eq!(scans, 0, "{list}");
-        assert!(fetched <= 2 * i64::from(LIMIT), "a page of {list} reads {fetched} rows");
+        // What is under some documents is read ahead.
+        let most = if list == "subtree" { 4 } else { 2 };
+        assert!(fetched <= most * i64::from(LIMIT), "a page of {list} reads {fetched} rows");
         tx.rollback().await.unwrap();
     }
 }

@@ -100,6 +100,41 @@ async fn an_answer_holds_the_fields_that_were_asked_for_and_no_others() {
 }
 
 #[tokio::test]
+async fn a_query_may_ask_for_the_vectors_of_all_documents_in_an_answer() {
+    let app = TestApp::start().await;
+    let note = app.create("Note", "The lighthouse stands.", None).await.id;
+    let width = |document: &Value| document["embed"].as_array().map(Vec::len);
+    let search = json!({"query": "lighthouse"});
+    for path in METHODS.map(|method| format!("/search/{method}")) {
+        let (status, found) = post(&app, &format!("{path}?include_embed=true"), search.clone()).await;
+        assert_eq!((status, width(&found["results"][0])), (200, Some(768)), "{path}: {found}");
+        for query in ["", "?include_embed=false"] {
+            let (_, found) = post(&app, &format!("{path}{query}"), search.clone()).await;
+            assert!(found["results"][0].as_object().is_some_and(|result| !result.contains_key("embed")), "{found}");
+        }
+        for (query, field) in [("include_embed=maybe", "include_embed"), ("limit=3", "limit")] {
+            let (status, problem) = post(&app, &format!("{path}?{query}"), search.clone()).await;
+            assert_eq!((status, &problem["field"]), (422, &json!(field)), "{path}: {problem}");
+        }
+        // What goes with no vector of the body goes with none of the query.
+        let body = json!({"query": "lighthouse", "fields": ["id"]});
+        let (status, problem) = post(&app, &format!("{path}?include_embed=true"), body).await;
+        assert_eq!((status, &problem["field"]), (422, &json!("include_embed")), "{path}: {problem}");
+    }
+    let body = json!({"searches": [{"query": "lighthouse"}, {"query": "stands", "method": "bm25"}]});
+    let (_, batch) = post(&app, "/search/batch?include_embed=true", body).await;
+    for answer in batch["answers"].as_array().unwrap() {
+        assert_eq!(width(&answer["found"]["results"][0]), Some(768), "{batch}");
+    }
+    let body = json!({"from_id": note, "to_id": note});
+    let (_, found) = post(&app, "/triples/path-find?include_embed=true", body.clone()).await;
+    assert_eq!(width(&found["documents"][0]), Some(768), "{found}");
+    let (_, found) = post(&app, "/triples/path-find", body).await;
+    assert_eq!((&found["documents"][0]["id"], width(&found["documents"][0])), (&json!(note), None), "{found}");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn an_unknown_field_is_refused_with_those_that_are_known() {
     let app = TestApp::start().await;
     let similar = app.create("Note", "The lighthouse stands.", None).await.id;

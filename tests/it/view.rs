@@ -8,8 +8,8 @@ use serde_json::json;
 use svc_client::{
     Client, Json, OptionalJson, Remote, Validated,
     wire::{
-        BlockKind, ChildrenMode, DocumentPath, ExpandRequest, GrantRight, NewConversation, NewDocument, NewLink,
-        PageQuery, ReferenceKind, ViewBlock, ViewResponse, WaitQuery,
+        BlockKind, ChildrenMode, DocumentPath, DocumentResponse, ExpandRequest, GrantRight, NewConversation,
+        NewDocument, NewLink, PageQuery, ReferenceKind, ViewBlock, ViewResponse, WaitQuery,
     },
 };
 
@@ -407,6 +407,8 @@ async fn a_view_is_in_the_order_of_reading_for_each_of_its_readers() {
     for limit in [1, 7, 40, 121, 200] {
         assert_eq!(read(&app.client, limit).await, expected, "{limit} at a time");
     }
+    let titles = |listed: Vec<DocumentResponse>| listed.into_iter().map(|listed| listed.title).collect::<Vec<_>>();
+    assert_eq!(titles(app.subtree(top).await), expected, "a subtree is listed in the same order");
     let shown = view(&app.client, top).await;
     let first: Vec<_> = shown.children.blocks.iter().take(3).map(line).collect();
     assert_eq!(first, ["heading 2 S00", "markdown S00 P1", "markdown S00 P2"]);
@@ -426,6 +428,9 @@ async fn a_view_is_in_the_order_of_reading_for_each_of_its_readers() {
     grant(&app, &reader, inside, GrantRight::Read).await;
     for limit in [1, 200] {
         assert_eq!(read(&reader.client, limit).await, without(&["S01", "S01 P1"]));
+        let query = PageQuery { limit: Some(500), ..PageQuery::default() };
+        let listed = reader.client.list_subtree(DocumentPath { id: top }, query).await.unwrap().documents;
+        assert_eq!(titles(listed), without(&["S01", "S01 P1"]));
         assert_eq!(read(&app.client, limit).await, expected);
     }
     // A page goes on where it was, also if what it ended with has moved away.

@@ -4,7 +4,7 @@ use super::{
     triples::{FactResponse, FactType, PREDICATE},
 };
 use crate::{
-    constraint::{CURSOR, Constrained, Constraint, Form, PAGE, constrain},
+    constraint::{CURSOR, Constrained, Constraint, Form, PAGE, constrain, shows_embed},
     operation::{Params, Wire},
     words::wire_words,
 };
@@ -159,6 +159,9 @@ pub struct PathSearch {
     /// Leaves out what rules derived.
     #[serde(default)]
     pub asserted_only: bool,
+    /// Whether to include the 768-dimension vectors of the documents.
+    #[serde(default)]
+    pub include_embed: bool,
 }
 impl PathSearch {
     /// A search with everything at its default.
@@ -167,6 +170,7 @@ impl PathSearch {
     }
 }
 impl Wire for PathSearch {
+    shows_embed! {}
     constrain! {
         max_depth: DEPTH, predicates: PREDICATES, limit: PATHS, valid_at: Constraint::Moment, known_at: Constraint::Moment,
     }

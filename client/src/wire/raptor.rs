@@ -1,7 +1,7 @@
 //! Summaries over a part of the tree, and the part of it that is worth reading within a budget of tokens.
 use crate::{
     Failure,
-    constraint::{Constraint, Form, constrain},
+    constraint::{Constraint, Form, constrain, shows_embed},
     operation::Wire,
     wire::DocumentResponse,
     words::wire_words,
@@ -145,6 +145,7 @@ impl PortfolioRequest {
     }
 }
 impl Wire for PortfolioRequest {
+    shows_embed! {}
     constrain! { tokens: Constraint::Whole(1, 1_000_000), query: Constraint::Text(1, 8_000, Form::NotBlank) }
 }
 

@@ -1,7 +1,7 @@
 //! Finding documents.
 use crate::{
     Failure,
-    constraint::{CURSOR, Constraint, Form, NAME, constrain},
+    constraint::{CURSOR, Constraint, Form, NAME, constrain, shows_embed},
     operation::{Params, Wire},
     wire::{
         ContextConfig, DocumentField, Facet, SearchFilter, SortBy, SortOrder, Sorting,
@@ -163,6 +163,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident by $group:iden
         }
     }
     impl Wire for $name {
+        shows_embed! {}
         fn constraints() -> Vec<(&'static str, Constraint)> {
             let mut all = vec![("query", QUERY), ("context", NAME), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT), ("sort_top", SORT_TOP), ("per_group", PER_GROUP), ("cursor", CURSOR), ("facets", FACETS), ("fields", FIELDS), ("mmr_lambda", SHARE), ("recency_half_life_days", HALF_LIFE)];
             all.extend(filter_constraints!("filter"));

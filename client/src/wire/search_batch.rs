@@ -34,6 +34,10 @@ impl Constrained for MethodSearch {
 }
 
 impl Wire for SearchBatch {
+    const SHOWS_EMBED: bool = true;
+    fn show_embed(&mut self) {
+        self.searches.iter_mut().for_each(MethodSearch::show_embed);
+    }
     fn constraints() -> Vec<(&'static str, Constraint)> {
         // Those of weights and filters stand in their own schemas, which the other searches share.
         vec![

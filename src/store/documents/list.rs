@@ -1,4 +1,4 @@
-//! Documents in lists: roots, children, subtrees, and what of them a search cannot show.
+//! Documents in lists: roots, children, and what of them a search cannot show.
 use super::add;
 use crate::{
     store::{
@@ -148,53 +148,6 @@ pub async fn children(
         None => siblings!("d.parent_id IS NULL AND $3::bigint IS NULL"),
     };
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
-}
-
-/// A document of a subtree.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
-pub struct Descendant {
-    /// The ids from the child of the subtree's root down to the document itself.
-    pub way: Vec<i64>,
-    #[sqlx(flatten)]
-    pub listed: Listed,
-}
-
-/// Everything under a node after the document to which the way `after` leads, each document before what is under it and
-/// siblings by id. An index has this order, so a page reads no more than its own rows, wherever it begins.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
-pub async fn subtree(
-    conn: &mut PgConnection,
-    scope: &Readable,
-    root: DocumentId,
-    after: &[i64],
-    limit: u32,
-) -> sqlx::Result<Vec<Descendant>> {
-    let line: Option<Vec<i64>> = sqlx::query_scalar("SELECT path || id FROM documents WHERE id = $1")
-        .bind(root)
-        .fetch_optional(&mut *conn)
-        .await?;
-    let Some(line) = line else { return Ok(Vec::new()) };
-    // The line of whatever is under the root begins with the root's own, so it lies between that and the next id in its place.
-    let end: Vec<i64> = line.iter().copied().take(line.len() - 1).chain([root.0.saturating_add(1)]).collect();
-    let depth = i32::try_from(line.len()).unwrap_or(i32::MAX);
-    let mut arguments = scope.arguments();
-    add(&mut arguments, [&line, after].concat());
-    add(&mut arguments, end);
-    add(&mut arguments, depth);
-    add(&mut arguments, i64::from(limit));
-    sqlx::query_as_with(
-        concat!(
-            "SELECT (d.path || d.id)[$5 + 1 :] AS way, ",
-            listed!(),
-            " FROM documents d WHERE d.path || d.id > $3::bigint[] AND d.path || d.id < $4::bigint[] AND ",
-            readable!(),
-            " ORDER BY d.path || d.id LIMIT $6"
-        ),
-        arguments,
-    )
-    .persistent(false)
-    .fetch_all(conn)
-    .await
 }
 
 /// Whether there is anything at all that a search cannot show to anybody. Counting takes a millisecond for planning alone, and mostly there is nothing

@@ -1,5 +1,5 @@
 //! What is under a document in the order in which it is read: each document before what is under it, siblings by their positions. Summaries are no part
-//! of the text: what holds them is there, and nothing under it.
+//! of the text: where they are left out, what holds them is there, and nothing under it.
 use super::{
     Listed, SiblingCursor, add,
     list::{json_bytes, listed},
@@ -34,6 +34,14 @@ struct Sibling {
     ahead: Option<Vec<Sibling>>,
 }
 
+/// What is read of the documents under a node.
+struct Under<'a> {
+    scope: &'a Readable,
+    /// The documents on the way to what the caller may read, whether or not it may read them.
+    ways: Vec<DocumentId>,
+    with_summaries: bool,
+}
+
 /// The siblings under one parent that come next.
 struct Level {
     parent: DocumentId,
@@ -59,8 +67,9 @@ pub async fn reading(
     root: DocumentId,
     after: &[SiblingCursor],
     limit: u32,
+    with_summaries: bool,
 ) -> sqlx::Result<Vec<Read>> {
-    let ways = ways(conn, scope, root).await?;
+    let under = Under { scope, ways: ways(conn, scope, root).await?, with_summaries };
     let mut levels = levels(conn, root, after).await?;
     let mut found = Vec::new();
     while found.len() < limit as usize
@@ -73,7 +82,7 @@ pub async fn reading(
             }
             let parents = [(level.parent, level.last)];
             let most = i64::from(limit) - found.len() as i64;
-            level.next = siblings(conn, scope, &parents, &ways, most).await?.into();
+            level.next = siblings(conn, &under, &parents, most).await?.into();
             level.is_whole = (level.next.len() as i64) < most;
             continue;
         };
@@ -81,7 +90,7 @@ pub async fn reading(
         let below = match (sibling.has_children, sibling.ahead.take()) {
             (false, _) => None,
             (true, Some(ahead)) => Some(ahead),
-            (true, None) => Some(read_ahead(conn, scope, &ways, &sibling, &mut level.next).await?),
+            (true, None) => Some(read_ahead(conn, &under, &sibling, &mut level.next).await?),
         };
         if sibling.is_readable {
             let way = levels.iter().filter_map(|level| level.last).collect();
@@ -120,8 +129,7 @@ async fn levels(conn: &mut PgConnection, root: DocumentId, after: &[SiblingCurso
 /// What is under a sibling, with what is under some of those that come next.
 async fn read_ahead(
     conn: &mut PgConnection,
-    scope: &Readable,
-    ways: &[DocumentId],
+    under: &Under<'_>,
     sibling: &Sibling,
     next: &mut VecDeque<Sibling>,
 ) -> sqlx::Result<Vec<Sibling>> {
@@ -129,7 +137,7 @@ async fn read_ahead(
     let parents: Vec<_> =
         [sibling.listed.id].into_iter().chain(others.map(|other| other.listed.id)).map(|id| (id, None)).collect();
     let mut below: HashMap<DocumentId, Vec<Sibling>> = parents.iter().map(|(id, _)| (*id, Vec::new())).collect();
-    for child in siblings(conn, scope, &parents, ways, AHEAD_ROWS).await? {
+    for child in siblings(conn, under, &parents, AHEAD_ROWS).await? {
         below.entry(child.parent).or_default().push(child);
     }
     for other in next {
@@ -138,22 +146,22 @@ async fn read_ahead(
     Ok(below.remove(&sibling.listed.id).unwrap_or_default())
 }
 
-/// The first `most` children of each of several documents behind a place, those that the caller may read and those on the `ways` to such.
+/// The first `most` children of each of several documents behind a place, those that the caller may read and those on the ways to such.
 async fn siblings(
     conn: &mut PgConnection,
-    scope: &Readable,
+    under: &Under<'_>,
     parents: &[(DocumentId, Option<SiblingCursor>)],
-    ways: &[DocumentId],
     most: i64,
 ) -> sqlx::Result<Vec<Sibling>> {
     let after =
         |place: &Option<SiblingCursor>| place.unwrap_or(SiblingCursor { position: i64::MIN, id: DocumentId(0) });
-    let mut arguments = scope.arguments();
+    let mut arguments = under.scope.arguments();
     add(&mut arguments, parents.iter().map(|(parent, _)| *parent).collect::<Vec<_>>());
     add(&mut arguments, parents.iter().map(|(_, place)| after(place).position).collect::<Vec<_>>());
     add(&mut arguments, parents.iter().map(|(_, place)| after(place).id).collect::<Vec<_>>());
-    add(&mut arguments, ways.to_vec());
+    add(&mut arguments, under.ways.clone());
     add(&mut arguments, most);
+    add(&mut arguments, under.with_summaries);
     sqlx::query_as_with(
         concat!(
             "SELECT p.parent, c.* FROM unnest($3::bigint[], $4::bigint[], $5::bigint[]) AS p(parent, place, id)
@@ -162,7 +170,7 @@ async fn siblings(
             listed!(),
             ", coalesce(d.position::bigint, 2147483648) AS place, ",
             readable!(),
-            " AS is_readable, d.usetype <> 'raptor' AND EXISTS (SELECT FROM documents below WHERE below.parent_id = d.id) AS has_children
+            " AS is_readable, ($8 OR d.usetype <> 'raptor') AND EXISTS (SELECT FROM documents below WHERE below.parent_id = d.id) AS has_children
                    FROM documents d
                   WHERE d.parent_id = p.parent AND (coalesce(d.position::bigint, 2147483648), d.id) > (p.place, p.id)
                     AND (",

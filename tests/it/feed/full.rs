@@ -1,6 +1,7 @@
-//! Queues that are full and refuse: one of them must not hold up what others are told, nor end the connection.
+//! Queues that are full and refuse: one of them must not hold up what others are told, nor end the connection. And a broker that refuses a right.
 use super::{Feed, envelope, feed_at, hash, note, plain, state};
 use crate::support::{
+    TestApp, Wish,
     broker::{self, Broker},
     proxy::Proxy,
     until,
@@ -11,7 +12,7 @@ use lapin::{
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::{collections::BTreeMap, fs, net::SocketAddr};
+use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path};
 
 /// A feed that reaches its broker through a proxy, which knows how often it connected.
 async fn watched(broker: SocketAddr, settings: &[(&str, &str)]) -> (Feed, Proxy) {
@@ -95,8 +96,8 @@ async fn a_full_queue_of_a_producer_misses_outcomes_and_nobody_else_does() {
     feed.end().await;
 }
 
-/// What a broker begins with whose queues of retries take one message each.
-fn narrow_retries() -> String {
+/// What a broker begins with: a user who may write to what `write` matches, and these policies.
+fn definitions(write: &str, policies: &Value) -> String {
     let (salt, mut hashed) = ([1, 2, 3, 4], Sha256::new());
     hashed.update(salt);
     hashed.update("guest");
@@ -105,18 +106,33 @@ fn narrow_retries() -> String {
     json!({
         "users": [{"name": "guest", "password_hash": password, "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": []}],
         "vhosts": [{"name": "/"}],
-        "permissions": [{"user": "guest", "vhost": "/", "configure": all, "write": all, "read": all}],
-        "policies": [{"vhost": "/", "name": "narrow", "pattern": "[.]retry[.]", "apply-to": "queues", "priority": 1, "definition": {"max-length": 1}}],
+        "permissions": [{"user": "guest", "vhost": "/", "configure": all, "write": write, "read": all}],
+        "policies": policies,
     })
     .to_string()
 }
 
+async fn prepared(definitions: String) -> Option<Broker> {
+    let write = move |folder: &Path| fs::write(folder.join("definitions.json"), definitions).unwrap();
+    tokio::task::spawn_blocking(|| Broker::prepared(write)).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_not_write_to_the_default_exchange_is_named_before_a_message_is_taken() {
+    let Some(broker) = prepared(definitions("^(?!amq[.]default$).*", &json!([]))).await else { return };
+    let url = broker::url(broker.address);
+    let app = TestApp::with(Wish { settings: &[("SVC_AMQP_URL", &url)], ..Wish::default() }).await;
+    app.sampled().await;
+    let named = async || state(&app).await.filter(|check| check.detail.contains("`amq.default`"));
+    let check = until("the feed says which right it lacks", named).await;
+    assert!(!check.ok && check.detail.contains("`guest`"), "{check:?}");
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_of_retries_holds_up_only_what_goes_there() {
-    let started = tokio::task::spawn_blocking(|| {
-        Broker::prepared(|folder| fs::write(folder.join("definitions.json"), narrow_retries()).unwrap())
-    });
-    let Some(broker) = started.await.unwrap() else { return };
+    let narrow = json!([{"vhost": "/", "name": "narrow", "pattern": "[.]retry[.]", "apply-to": "queues", "priority": 1, "definition": {"max-length": 1}}]);
+    let Some(broker) = prepared(definitions(".*", &narrow)).await else { return };
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().display().to_string();
     let (mut feed, proxy) = watched(broker.address, &[("SVC_BULK_ROOT", &root)]).await;
