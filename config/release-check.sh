@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks a release, given as a folder or a tarball, and builds nothing. None of its programs may need a newer glibc, or a library that the
-# release does not bring. Its service must start from another folder in an empty environment, take files, and find what is in them.
+# Checks a release, given as a folder or a tarball, and builds nothing. It must hold the licences of what is in it, and nothing under the GPL.
+# None of its programs may need a newer glibc, or a library that the release does not bring. Its service must start from another folder in an
+# empty environment, take files, and find what is in them, also with another folder for models and without fetching any.
 #
 #     config/release-check.sh FOLDER|TARBALL [GLIBC]
 #
@@ -52,8 +53,13 @@ if [ -f "$release" ]; then
   release=$(echo "$work"/unpacked/*)
 fi
 for part in svc svc-worker svc-batch-worker postgres/bin/postgres postgres/lib models/all-MiniLM-L6-v2/model.safetensors \
-  config/svc.toml docs licenses/crates.txt LICENSE-MIT LICENSE-APACHE README.md CHANGELOG.md; do
+  config/svc.toml docs licenses/crates.txt licenses/postgresql.txt licenses/pgvector.txt licenses/all-MiniLM-L6-v2.txt \
+  licenses/Apache-2.0.txt LICENSE-MIT LICENSE-APACHE README.md CHANGELOG.md; do
   [ -e "$release/$part" ] || fail "$release has no $part"
+done
+grep -q '^--- ' "$release/licenses/crates.txt" || fail "licenses/crates.txt has no text of any licence"
+for library in "$release"/postgres/lib/libreadline*; do
+  [ ! -e "$library" ] || fail "${library#"$release"/} is under the GPL, and nothing that the service runs needs it"
 done
 
 # Every system with glibc has these libraries; the release must bring any other.
@@ -80,27 +86,41 @@ if [ -n "$glibc" ]; then
   say "nothing in it needs a newer glibc than $glibc"
 fi
 
-mkdir "$work/elsewhere"
-# The log holds the token that the service makes for itself.
-install -m 600 /dev/null "$work/log"
-cd "$work/elsewhere"
-env -i SVC_DATA_DIR="$work/data" SVC_LISTEN=127.0.0.1:0 SVC_CONSOLE_LISTEN=127.0.0.1:0 \
-  "$release/svc" serve </dev/null >"$work/log" 2>&1 &
-service=$!
-url=
-for _ in $(seq 1500); do
-  url=$(sed -n 's,^svc .* serves \(http://[^/]*\)/.*,\1,p' "$work/log")
-  [ -z "$url" ] || break
-  kill -0 "$service" 2>/dev/null || fail "the service ended"
-  sleep 0.2
-done
-[ -n "$url" ] || fail "the service does not serve after five minutes"
+# start SETTING...: starts the service in an empty environment but for these settings, and sets url once it serves.
+start() {
+  # The log holds the token that the service makes for itself.
+  install -m 600 /dev/null "$work/log"
+  env -i SVC_DATA_DIR="$work/data" SVC_LISTEN=127.0.0.1:0 SVC_CONSOLE_LISTEN=127.0.0.1:0 "$@" \
+    "$release/svc" serve </dev/null >"$work/log" 2>&1 &
+  service=$!
+  url=
+  for _ in $(seq 1500); do
+    url=$(sed -n 's,^svc .* serves \(http://[^/]*\)/.*,\1,p' "$work/log")
+    [ -z "$url" ] || break
+    kill -0 "$service" 2>/dev/null || fail "the service ended"
+    sleep 0.2
+  done
+  [ -n "$url" ] || fail "the service does not serve after five minutes"
+}
 ask() { env -i SVC_DATA_DIR="$work/data" SVC_URL="$url" "$release/svc" "$@" </dev/null; }
+find_a_page() {
+  ask search "what a lane is" >"$work/found" || fail "svc search ended with $?"
+  [ -s "$work/found" ] || fail "svc search finds nothing in docs"
+}
+
+mkdir "$work/elsewhere" "$work/cache"
+cd "$work/elsewhere"
+start
 ask ingest "$release/docs" >"$work/ingested" || fail "svc ingest docs ended with $?: $(cat "$work/ingested")"
-ask search "what a lane is" >"$work/found"
-[ -s "$work/found" ] || fail "svc search finds nothing in docs"
+find_a_page
 for program in svc-worker svc-batch-worker; do
   env -i "$release/$program" --help >/dev/null || fail "$program does not start"
 done
 stop || fail "svc serve ended with $?"
 say "it starts from another folder, in an empty environment"
+
+# An empty cache folder has neither the model nor PostgreSQL, and nothing may be fetched: both must be those of the release.
+start SVC_CACHE_DIR="$work/cache" SVC_HUB_OFFLINE=true
+find_a_page
+stop || fail "svc serve ended with $?"
+say "it starts with another folder for what is fetched, and fetches nothing"

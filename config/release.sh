@@ -16,6 +16,10 @@ out=$cache/release
 say() { printf 'release: %s\n' "$*"; }
 fail() { printf 'release: %s\n' "$*" >&2; exit 1; }
 
+# The programs hold Rust's standard library, whose licences come with the compiler. The build takes long, so this is looked for first.
+of_rust=$(rustc --print sysroot)/share/doc/rust/COPYRIGHT-library.html
+[ -e "$of_rust" ] || fail "$of_rust is missing, which a release needs: install Rust with rustup"
+
 pins=$(sha256sum <config/zig.txt | cut -c1-16)
 tools=$cache/zig/$pins
 if [ ! -e "$tools/complete" ]; then
@@ -39,17 +43,23 @@ for program in svc svc-worker svc-batch-worker; do
   install -m 755 "$CARGO_TARGET_DIR/$target/release/$program" "$fresh/$program"
 done
 cp -R "$cache/postgres" "$fresh/postgres"
+# Only psql needs libreadline, which is under the GPL, and through it libtinfo; the service runs no psql.
+rm -f "$fresh/postgres/bin/psql" "$fresh"/postgres/lib/libreadline-* "$fresh"/postgres/lib/libtinfo-*
 mkdir "$fresh/models"
 cp -R "$cache/models/all-MiniLM-L6-v2" "$fresh/models/"
 cp config/svc.toml "$fresh/config/"
 cp README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$fresh/"
 cp -R docs "$fresh/docs"
 
-# The licences of what the folder holds besides the project's own code.
-python3 - "$cache/downloads" "$fresh/licenses" "$target" <<'PYTHON'
-import glob, json, subprocess, sys, zipfile
+# The licences of what the folder holds besides the project's own code; those of the wheels are for what only packed the rest.
+cp config/licenses/*.txt "$fresh/licenses/"
+cp LICENSE-APACHE "$fresh/licenses/Apache-2.0.txt"
+cp "$of_rust" "$fresh/licenses/rust-standard-library.html"
+config/licenses/crates.py "$target" >"$fresh/licenses/crates.txt"
+python3 - "$cache/downloads" "$fresh/licenses" <<'PYTHON'
+import glob, sys, zipfile
 
-downloads, licenses, target = sys.argv[1:]
+downloads, licenses = sys.argv[1:]
 for wheel in glob.glob(downloads + "/*.whl"):
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.namelist():
@@ -57,25 +67,6 @@ for wheel in glob.glob(downloads + "/*.whl"):
                 package = member.split("-", 1)[0]
                 with open(f"{licenses}/{package}.txt", "wb") as file:
                     file.write(archive.read(member))
-answer = subprocess.run(
-    ["cargo", "metadata", "--format-version=1", "--locked", "--filter-platform", target],
-    check=True, capture_output=True, text=True).stdout
-metadata = json.loads(answer)
-packages = {package["id"]: package for package in metadata["packages"]}
-nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
-# What runs, and neither what only builds nor what only tests.
-reached, waiting = set(), list(metadata["workspace_members"])
-while waiting:
-    at = waiting.pop()
-    if at not in reached:
-        reached.add(at)
-        waiting += [dependency["pkg"] for dependency in nodes[at]["deps"]
-                    if any(kind["kind"] is None for kind in dependency["dep_kinds"])]
-with open(licenses + "/crates.txt", "w") as file:
-    for at in sorted(reached, key=lambda at: packages[at]["name"]):
-        package = packages[at]
-        if package["source"]:
-            file.write(f'{package["name"]} {package["version"]}: {package["license"]}, {package["repository"] or ""}\n')
 PYTHON
 
 # The check takes the tarball, as a user would, and only then does the release replace an earlier one.

@@ -204,7 +204,8 @@ pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), App
     Ok(())
 }
 
-/// Loads the models of the settings, or connects to the runners that they name: the one that serves, and the coming one if there is any.
+/// Loads the models of the settings, or connects to the runners that they name: the one that serves, and the coming one if there is any. Refuses
+/// a model that lacks a width of token vectors that the settings ask for.
 pub async fn load_embedders(settings: &Settings) -> Result<(Embedder, Option<Embedder>), AppError> {
     let embedder = load_embedder(settings).await?;
     let coming = match settings.coming() {
@@ -212,6 +213,14 @@ pub async fn load_embedders(settings: &Settings) -> Result<(Embedder, Option<Emb
         Some(coming) if coming.has_model_of(settings) => Some(embedder.clone()),
         Some(coming) => Some(load_embedder(&coming).await?),
     };
+    // If the runner is still unreachable, its model's width is not known yet.
+    for embedder in std::iter::once(&embedder).chain(&coming) {
+        if let Ok(model) = embedder.model().await
+            && let Some(problem) = widths_problem(settings, model.name(), model.native_width())
+        {
+            return Err(AppError::Ended(problem));
+        }
+    }
     Ok((embedder, coming))
 }
 
@@ -347,14 +356,6 @@ impl App {
         backend: &Backend,
     ) -> Result<(Arc<Service>, Option<RunningWorker>, TcpListener, Option<TcpListener>), AppError> {
         let (embedder, coming) = load_embedders(&settings).await?;
-        // If the runner is still unreachable, its model's width is not known yet.
-        for embedder in std::iter::once(&embedder).chain(&coming) {
-            if let Ok(model) = embedder.model().await
-                && let Some(problem) = widths_problem(&settings, model.name(), model.native_width())
-            {
-                return Err(AppError::Ended(problem));
-            }
-        }
         let address = settings.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| AppError::Listen { address, source })?;
         let console = listen_for_console(&settings).await?;

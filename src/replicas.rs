@@ -33,7 +33,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_millis(500);
 /// How long the primary may take for that.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A standby that is further behind answers nothing, not even callers that know nothing.
+/// A standby that is further behind answers nothing, not even callers that know nothing. Nor does one that may be, because nobody has seen it catch up.
 const FAR_BEHIND: Duration = Duration::from_secs(10);
 /// The connections to a standby by which it says how far it is: busy reads must not make it look away.
 const LOOKS: u32 = 4;
@@ -159,6 +159,17 @@ impl Replicas {
         }
     }
 
+    /// Examines all standbys until it is known of each that answers whether it is far behind. That takes long only where one may be.
+    pub async fn examine_until_known(&self) {
+        self.examine().await;
+        let begun = Instant::now();
+        // One that catches up no more is far behind after this, unless the primary does not answer.
+        while begun.elapsed() <= FAR_BEHIND + EVERY && self.standbys.iter().any(Standby::is_catching_up) {
+            tokio::time::sleep(EVERY).await;
+            self.examine().await;
+        }
+    }
+
     /// How many standbys answer reads, of how many, or why some do not.
     pub fn state(&self) -> Result<String, String> {
         let troubles = self.troubles();
@@ -180,6 +191,10 @@ impl Replicas {
                 }
                 None if behind > FAR_BEHIND => {
                     let about = format!("{} is {} s behind the primary", standby.name, behind.as_secs());
+                    Some((FindingKind::StandbyBehind, about, behind.as_secs_f64()))
+                }
+                None if !state.has_caught_up => {
+                    let about = format!("{} has not caught up with the primary yet", standby.name);
                     Some((FindingKind::StandbyBehind, about, behind.as_secs_f64()))
                 }
                 None => None,
@@ -231,11 +246,14 @@ struct State {
     goal: Option<(Instant, Position)>,
     /// How long it took to reach the last goal.
     lag: Duration,
+    /// Whether it has reached a goal since it was away. Until then nobody knows how far behind it is.
+    has_caught_up: bool,
 }
 
 impl State {
     fn unknown() -> State {
-        State { away: Some(("has not been asked yet".to_owned(), Instant::now())), goal: None, lag: Duration::ZERO }
+        let away = Some(("has not been asked yet".to_owned(), Instant::now()));
+        State { away, goal: None, lag: Duration::ZERO, has_caught_up: false }
     }
 
     fn behind(&self) -> Duration {
@@ -246,14 +264,20 @@ impl State {
     fn measure(&mut self, written: Option<Position>, replayed: Position) {
         let reached = self.goal.filter(|(_, goal)| replayed >= *goal);
         if let Some((since, _)) = reached {
-            (self.lag, self.goal) = (since.elapsed(), None);
+            (self.lag, self.goal, self.has_caught_up) = (since.elapsed(), None, true);
         }
         match written {
-            Some(written) if replayed >= written => self.lag = Duration::ZERO,
+            Some(written) if replayed >= written => {
+                (self.lag, self.goal, self.has_caught_up) = (Duration::ZERO, None, true);
+            }
             Some(written) if self.goal.is_none() => self.goal = Some((Instant::now(), written)),
             Some(_) => {}
-            // Without the primary nobody knows what is to be reached.
-            None => self.goal = None,
+            // Without the primary nobody knows what is to be reached, and what was behind before stays as far behind.
+            None => {
+                if let Some((since, _)) = self.goal.take() {
+                    self.lag = self.lag.max(since.elapsed());
+                }
+            }
         }
     }
 }
@@ -265,7 +289,13 @@ impl Standby {
 
     fn is_usable(&self) -> bool {
         let state = self.lock();
-        state.away.is_none() && state.behind() <= FAR_BEHIND
+        state.away.is_none() && state.has_caught_up && state.behind() <= FAR_BEHIND
+    }
+
+    /// Whether it may be far behind, and a later examination tells.
+    fn is_catching_up(&self) -> bool {
+        let state = self.lock();
+        state.away.is_none() && !state.has_caught_up && state.behind() <= FAR_BEHIND
     }
 
     /// How far it is now; `None` if it cannot answer, and then it is not asked again before its next examination.
@@ -305,7 +335,7 @@ impl Standby {
                     state.measure(written, replayed);
                 }
                 if state.away.take().is_some() {
-                    tracing::info!(standby = self.name, "a standby answers reads");
+                    tracing::info!(standby = self.name, "a standby is there, and answers reads once it has caught up");
                 }
             }
             Err(reason) => self.is_away(reason),
@@ -315,9 +345,11 @@ impl Standby {
         metrics::gauge!(BEHIND_SECONDS, "standby" => self.name.clone()).set(behind.as_secs_f64());
     }
 
-    /// Notes why it answers nothing; how long that has been so goes on to count.
+    /// Notes why it answers nothing; how long that has been so goes on to count. What it replays meanwhile nobody knows, and another run of the
+    /// server may come back with less.
     fn is_away(&self, reason: String) {
         let mut state = self.lock();
+        state.has_caught_up = false;
         let since = state.away.take().map(|(_, since)| since);
         if since.is_none() {
             tracing::warn!(standby = self.name, reason, "a standby answers no reads, and the primary does");
@@ -420,6 +452,12 @@ mod tests {
         assert!(replicas.find(Needed::default()).await.is_none(), "nobody has been asked yet");
         for standby in &replicas.standbys {
             standby.lock().away = None;
+            assert!(!standby.is_usable() && standby.is_catching_up(), "it may be hours behind");
+        }
+        let troubles = replicas.troubles();
+        assert!(troubles.len() == 2 && troubles.iter().all(|(kind, ..)| *kind == FindingKind::StandbyBehind));
+        for standby in &replicas.standbys {
+            standby.lock().has_caught_up = true;
         }
         assert_eq!(replicas.state(), Ok("2 answer reads".to_owned()));
         let long_ago = Instant::now().checked_sub(2 * FAR_BEHIND).expect("a machine that has run for a while");
@@ -429,6 +467,10 @@ mod tests {
         assert!(about.starts_with("127.0.0.1:2 is ") && *seconds >= 20.0, "{about}");
         assert!(replicas.standbys[0].is_usable() && !replicas.standbys[1].is_usable());
         assert_eq!(replicas.state(), Err(about.clone()));
+        let back = &replicas.standbys[0];
+        back.is_away("does not answer".to_owned());
+        back.lock().away = None;
+        assert!(!back.is_usable() && back.is_catching_up(), "it may have been off for hours");
     }
 
     #[test]
@@ -444,7 +486,7 @@ mod tests {
     fn a_standby_that_has_what_the_primary_has_is_not_behind_and_one_that_stands_still_is() {
         let mut state = State::unknown();
         state.measure(Some(Position(10)), Position(10));
-        assert_eq!(state.behind(), Duration::ZERO);
+        assert!(state.behind() == Duration::ZERO && state.has_caught_up);
         state.measure(Some(Position(20)), Position(10));
         let (since, goal) = state.goal.expect("a goal");
         state.measure(Some(Position(30)), Position(10));
@@ -456,5 +498,30 @@ mod tests {
         state.measure(Some(Position(40)), Position(26));
         state.measure(Some(Position(40)), Position(40));
         assert_eq!((state.goal, state.behind()), (None, Duration::ZERO));
+        // What a primary that was lost had written beyond that is no goal any more.
+        state.goal = Some((Instant::now(), Position(90)));
+        state.measure(Some(Position(50)), Position(50));
+        assert_eq!((state.goal, state.behind()), (None, Duration::ZERO));
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_standby_does_not_count_as_nothing() {
+        let mut state = State::unknown();
+        state.measure(Some(Position(20)), Position(10));
+        assert!(!state.has_caught_up, "it may be hours behind");
+        state.measure(None, Position(10));
+        assert!(!state.has_caught_up, "the primary does not say so");
+        state.measure(Some(Position(20)), Position(10));
+        state.measure(Some(Position(30)), Position(20));
+        assert!(state.has_caught_up, "it has what the primary had when it was first asked");
+        // Its replay has been paused for long when the primary is not asked in time.
+        let long_ago = Instant::now().checked_sub(2 * FAR_BEHIND).expect("a machine that has run for a while");
+        state.goal = Some((long_ago, Position(30)));
+        state.measure(None, Position(20));
+        assert!(state.goal.is_none() && state.behind() >= 2 * FAR_BEHIND, "{:?}", state.behind());
+        state.measure(Some(Position(40)), Position(20));
+        assert!(state.behind() >= 2 * FAR_BEHIND, "it has replayed nothing: {:?}", state.behind());
+        state.measure(Some(Position(50)), Position(40));
+        assert!(state.behind() < FAR_BEHIND, "it goes on: {:?}", state.behind());
     }
 }

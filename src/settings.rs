@@ -9,7 +9,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::{Path, PathBuf},
 };
-use svc_models::Precision;
+use svc_models::{Precision, bundled_models_dir};
 
 mod allowed;
 mod blob_store;
@@ -234,7 +234,7 @@ impl Settings {
         address.map(|address| address.trim_end_matches('/'))
     }
 
-    /// The folder of fetched models.
+    /// The folder of fetched models. A release brings others, which are looked for where a model is not in this folder.
     pub fn models_dir(&self) -> PathBuf {
         self.cache_dir.join("models")
     }
@@ -273,7 +273,7 @@ impl Settings {
                 *path = usual;
             }
         };
-        place(&mut self.postgres_home, self.cache_dir.join("postgres"));
+        place(&mut self.postgres_home, home.postgres(&self.cache_dir));
         place(&mut self.batch_store, self.data_dir.join("batches"));
         if self.worker_id.is_empty() {
             self.worker_id = format!("{}-{}", home.host, std::process::id());
@@ -381,11 +381,7 @@ impl Home {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| env.get("HOSTNAME").cloned());
         Self {
             home: folder("HOME"),
-            release: std::env::current_exe()
-                .and_then(fs::canonicalize)
-                .ok()
-                .and_then(|program| program.parent().map(Path::to_owned))
-                .filter(|folder| folder.join("models").is_dir()),
+            release: bundled_models_dir().and_then(|models| models.parent().map(Path::to_owned)),
             xdg_data: folder("XDG_DATA_HOME"),
             host: host.map(|host| host.trim().to_owned()).filter(|host| !host.is_empty()).unwrap_or("host".to_owned()),
             is_root: rustix::process::geteuid().is_root(),
@@ -397,6 +393,13 @@ impl Home {
             return Some(release.clone());
         }
         self.home.as_ref().map(|home| home.join(".cache/svc"))
+    }
+
+    /// The folder of the PostgreSQL server: that of the cache folder, or that of the release if the cache folder has none.
+    fn postgres(&self, cache_dir: &Path) -> PathBuf {
+        let fetched = cache_dir.join("postgres");
+        let brought = self.release.as_ref().map(|release| release.join("postgres"));
+        brought.filter(|_| !fetched.join("bin/postgres").exists()).unwrap_or(fetched)
     }
 
     fn data_dir(&self) -> Option<PathBuf> {

@@ -33,6 +33,9 @@ pub enum FormatError {
 }
 
 impl FormatError {
+    /// The codes of the refusals that a password may lift.
+    pub const CODES_OF_LOCKED: [&'static str; 2] = ["encrypted", "encrypted_package"];
+
     /// A stable name for logs and the wire.
     pub fn code(&self) -> &'static str {
         match self {
@@ -62,7 +65,7 @@ impl FormatError {
 
     /// Whether the password of the file would open it.
     pub fn takes_password(&self) -> bool {
-        matches!(self, Self::Encrypted { .. } | Self::Compound { kind: CompoundKind::EncryptedPackage, .. })
+        Self::CODES_OF_LOCKED.contains(&self.code()) && !matches!(self, Self::Sealed { .. })
     }
 
     pub(crate) fn corrupt(format: Format, reason: impl ToString) -> Self {
@@ -113,5 +116,21 @@ impl From<io::Error> for FormatError {
 impl From<FormatError> for io::Error {
     fn from(error: FormatError) -> Self {
         Self::other(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_opens_what_is_locked_with_one_and_nothing_else() {
+        let of = |kind| FormatError::Compound { kind, encrypted: true };
+        assert!(FormatError::Encrypted { format: Format::Pdf }.takes_password());
+        assert!(of(CompoundKind::EncryptedPackage).takes_password());
+        let sealed = FormatError::Sealed { format: Format::Pdf };
+        for other in [sealed, of(CompoundKind::LegacyWord), FormatError::UnknownFormat] {
+            assert!(!other.takes_password(), "{other}");
+        }
     }
 }

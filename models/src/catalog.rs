@@ -65,6 +65,12 @@ pub fn default_models_dir() -> Option<PathBuf> {
     Some(cache.join("models"))
 }
 
+/// Where the models are that came with the program: the folder `models` beside it, which an unpacked release has.
+pub fn bundled_models_dir() -> Option<PathBuf> {
+    let program = std::env::current_exe().and_then(std::fs::canonicalize).ok()?;
+    Some(program.parent()?.join("models")).filter(|models| models.is_dir())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@ use crate::{
     body::EncoderWeights,
     encoder::{BurnEncoder, Composed, Encoder, Form, Placement},
     error::panic_message,
-    ragged::TOKENS_PER_PASS,
+    ragged::{PassLimit, TOKENS_PER_PASS},
 };
 use burn::tensor::FloatDType;
 use std::{
@@ -83,9 +83,10 @@ impl Device {
         }
     }
 
-    /// About how many tokens it gets at once.
-    pub(crate) fn tokens_per_pass(self) -> usize {
-        if self.is_graphics() { TOKENS_PER_PASS_OF_GRAPHICS } else { TOKENS_PER_PASS }
+    /// How much it gets at once. Only this crate's kernels do without padding.
+    pub(crate) fn pass_limit(self) -> PassLimit {
+        let tokens = if self.is_graphics() { TOKENS_PER_PASS_OF_GRAPHICS } else { TOKENS_PER_PASS };
+        PassLimit { tokens, pads: self != Self::Cpu }
     }
 
     fn of_burn(self) -> burn::tensor::Device {
@@ -175,5 +176,10 @@ mod tests {
         assert!(
             "tpu".parse::<Device>().unwrap_err().to_string().contains("takes cpu, cpu-plain, ndarray, wgpu or cuda")
         );
+    }
+
+    #[test]
+    fn padding_counts_wherever_operations_are_composed() {
+        assert!(!Device::Cpu.pass_limit().pads && Device::CpuPlain.pass_limit().pads);
     }
 }

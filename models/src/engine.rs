@@ -122,7 +122,7 @@ impl Engine {
         kind: Device,
         settings: &ModelSettings,
     ) -> Result<Self, ModelError> {
-        let threads = Threads::start(info.threads, kind.tokens_per_pass(), settings.queue_capacity)?;
+        let threads = Threads::start(info.threads, kind.pass_limit(), settings.queue_capacity)?;
         let shared = Shared {
             info,
             tokenizer,
@@ -170,7 +170,7 @@ impl Engine {
         self.embed(&tokens, Lane::Document, self.shared.batch_size, done).await
     }
 
-    /// Returns the vector of a query, which goes before all waiting documents.
+    /// Returns the vector of a query, which goes before all waiting pairs and documents.
     pub async fn embed_query(&self, text: String) -> Result<Vec<f32>, ModelError> {
         let vectors = self.embed_queries(vec![text]).await?;
         vectors.into_iter().next().ok_or(ModelError::Stopped)
@@ -191,7 +191,7 @@ impl Engine {
         self.token_vectors_in(Lane::Document, texts).await
     }
 
-    /// Returns the vectors of a query's tokens. The query goes before all waiting documents.
+    /// Returns the vectors of a query's tokens. The query goes before all waiting pairs and documents.
     pub async fn query_token_vectors(&self, text: String) -> Result<TokenVectors, ModelError> {
         let vectors = self.token_vectors_in(Lane::Query, vec![text]).await?;
         vectors.into_iter().next().ok_or(ModelError::Stopped)
@@ -281,8 +281,9 @@ impl Engine {
     ) -> Result<Vec<Vec<f32>>, ModelError> {
         let lengths: Vec<usize> = tokens.iter().map(|tokens| tokens.ids.len()).collect();
         let batch = |texts: &[usize]| Ragged::from_sequences(texts.iter().map(|&text| tokens[text].ids.as_slice()));
-        let device = &self.shared.device;
-        let work = Work { encoder: device.encoder()?, wanted, device: Arc::clone(device) };
+        // Without a device the caller need not wait for its turn to hear so.
+        self.ready()?;
+        let work = Work { device: Arc::clone(&self.shared.device), wanted };
         passes::run(&self.shared.threads, lane, work, &lengths, max_texts, batch, done).await
     }
 }
@@ -299,6 +300,7 @@ impl Shared {
         let prefix = match lane {
             Lane::Query => &self.info.query_prefix,
             Lane::Document => &self.info.document_prefix,
+            Lane::Pair => unreachable!("a reranker reads pairs, and tokenises them itself"),
         };
         let tokenize = |(index, text): (usize, &String)| {
             if is_cancelled() {

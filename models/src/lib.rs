@@ -42,7 +42,7 @@ mod worker;
 mod sample;
 
 pub use architecture::Architecture;
-pub use catalog::{CatalogEntry, ModelKind, catalog, default_models_dir};
+pub use catalog::{CatalogEntry, ModelKind, bundled_models_dir, catalog, default_models_dir};
 pub use counter::TokenCounter;
 pub use device::Device;
 pub use engine::Engine;

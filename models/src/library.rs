@@ -1,6 +1,6 @@
-//! The models to choose from: the catalogue, and other models in the models folder.
+//! The models to choose from: the catalogue, other models in the models folder, and those that came with the program.
 
-use crate::{ModelKind, catalog, folder::read_json, location::Location};
+use crate::{ModelKind, bundled_models_dir, catalog, folder::read_json, location::Location};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,11 @@ pub struct LibraryModel {
 
 /// The catalogue's models in its order, then by name those that were fetched by their hub id.
 pub fn library(models_dir: &Path) -> Vec<LibraryModel> {
-    let located = |name: &str| Location::of(name, Some(models_dir)).ok();
+    library_of(models_dir, bundled_models_dir().as_deref())
+}
+
+fn library_of(models_dir: &Path, bundled: Option<&Path>) -> Vec<LibraryModel> {
+    let located = |name: &str| Location::in_either(name, Some(models_dir), bundled).ok();
     let known = catalog().iter().filter_map(|entry| {
         let location = located(&entry.name)?;
         Some(LibraryModel {
@@ -34,7 +38,8 @@ pub fn library(models_dir: &Path) -> Vec<LibraryModel> {
         })
     });
     let mut models: Vec<LibraryModel> = known.collect();
-    let folders = std::fs::read_dir(models_dir).into_iter().flatten().flatten();
+    let places = [Some(models_dir), bundled.filter(|bundled| *bundled != models_dir)];
+    let folders = places.into_iter().flatten().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
     let mut fetched: Vec<LibraryModel> = folders
         .filter_map(|folder| {
             let name = folder.file_name().into_string().ok()?;
@@ -127,5 +132,25 @@ mod tests {
             (tiny.width, tiny.positions, tiny.kind),
             (Some(sample::HIDDEN), Some(sample::POSITIONS), ModelKind::Embedding)
         );
+    }
+
+    #[test]
+    fn the_library_has_what_came_with_the_program() {
+        let (models, bundled) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let put = |folder: PathBuf| {
+            std::fs::create_dir(&folder).unwrap();
+            sample::write_model(&folder);
+        };
+        for name in ["all-MiniLM-L6-v2", "owner--tiny", "owner--both"] {
+            put(bundled.path().join(name));
+        }
+        put(models.path().join("owner--both"));
+        let all = library_of(models.path(), Some(bundled.path()));
+        let here: Vec<(&str, &Path)> =
+            all.iter().filter(|model| model.is_here).map(|model| (&*model.name, &*model.folder)).collect();
+        let (mini, tiny) = (bundled.path().join("all-MiniLM-L6-v2"), bundled.path().join("owner--tiny"));
+        let both = models.path().join("owner--both");
+        assert_eq!(here, [("all-MiniLM-L6-v2", &*mini), ("owner/both", &*both), ("owner/tiny", &*tiny)]);
+        assert_eq!(library_of(bundled.path(), Some(bundled.path())).len(), catalog().len() + 2);
     }
 }

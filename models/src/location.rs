@@ -1,6 +1,6 @@
 //! Where a model's files are, or would be once fetched.
 
-use crate::{CatalogEntry, ModelError, catalog, default_models_dir};
+use crate::{CatalogEntry, ModelError, bundled_models_dir, catalog, default_models_dir};
 use std::path::{Path, PathBuf};
 
 /// The files that a model outside the catalogue must have.
@@ -23,8 +23,14 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// Resolves `model`: a name of the catalogue (or its hub id), a folder, or a hub id, in this order.
+    /// Resolves `model`: a name of the catalogue (or its hub id), a folder, or a hub id, in this order. A named model
+    /// that `models_dir` lacks is looked for among those that came with the program.
     pub fn of(model: &str, models_dir: Option<&Path>) -> Result<Self, ModelError> {
+        Self::in_either(model, models_dir, bundled_models_dir().as_deref())
+    }
+
+    /// The same with a folder in place of that of the program.
+    pub fn in_either(model: &str, models_dir: Option<&Path>, bundled: Option<&Path>) -> Result<Self, ModelError> {
         let models_dir = || {
             models_dir.map(Path::to_owned).or_else(default_models_dir).ok_or(ModelError::Setting {
                 setting: "models_dir",
@@ -35,7 +41,8 @@ impl Location {
         if let Some(entry) = catalog().iter().find(|entry| entry.name == model || entry.hub == model) {
             let hub = HubId { repository: entry.hub.clone(), revision: entry.revision.clone() };
             let folder = models_dir()?.join(&entry.folder);
-            return Ok(Self { name: entry.name.clone(), folder, entry: Some(entry), hub: Some(hub) });
+            let named = Self { name: entry.name.clone(), folder, entry: Some(entry), hub: Some(hub) };
+            return Ok(named.or_in(bundled));
         }
         let path = PathBuf::from(model);
         if !model.is_empty() && path.is_dir() {
@@ -47,10 +54,20 @@ impl Location {
         }
         if let Some(hub) = HubId::parse(model) {
             let folder = models_dir()?.join(hub.folder_name());
-            return Ok(Self { name: model.to_owned(), folder, entry: None, hub: Some(hub) });
+            let named = Self { name: model.to_owned(), folder, entry: None, hub: Some(hub) };
+            return Ok(named.or_in(bundled));
         }
         let known = catalog().iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>().join(", ");
         Err(ModelError::UnknownModel { name: model.to_owned(), known })
+    }
+
+    /// The same model in `bundled`, if it is whole there and has no folder in the models folder.
+    fn or_in(self, bundled: Option<&Path>) -> Self {
+        let Some((bundled, name)) = bundled.zip(self.folder.file_name()).filter(|_| !self.folder.exists()) else {
+            return self;
+        };
+        let there = Self { folder: bundled.join(name), ..self.clone() };
+        if there.is_complete() { there } else { self }
     }
 
     /// Whether each file that the model needs exists.
@@ -101,6 +118,29 @@ impl HubId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
+
+    #[test]
+    fn what_came_with_the_program_stands_in_for_what_the_models_folder_lacks() {
+        let (models, bundled) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folder =
+            |model: &str| Location::in_either(model, Some(models.path()), Some(bundled.path())).unwrap().folder;
+        let put = |folder: PathBuf| {
+            std::fs::create_dir(&folder).unwrap();
+            sample::write_model(&folder);
+        };
+        for (model, name) in [("all-MiniLM-L6-v2", "all-MiniLM-L6-v2"), ("owner/tiny@v1", "owner--tiny@v1")] {
+            let (own, there) = (models.path().join(name), bundled.path().join(name));
+            assert_eq!(folder(model), own, "it is nowhere, and would be fetched into the models folder");
+            put(there.clone());
+            assert_eq!(folder(model), there);
+            std::fs::remove_file(there.join("model.safetensors")).unwrap();
+            assert_eq!(folder(model), own, "what came with the program is not whole");
+            sample::write_model(&there);
+            put(own.clone());
+            assert_eq!(folder(model), own, "the models folder goes first");
+        }
+    }
 
     #[test]
     fn a_model_is_a_name_a_folder_or_a_hub_id() {

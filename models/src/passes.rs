@@ -54,8 +54,8 @@ pub(crate) async fn run(
     batch: impl Fn(&[usize]) -> Ragged,
     done: &Heard<'_>,
 ) -> Result<Vec<Vec<f32>>, ModelError> {
-    let Threads { queue, count, tokens_per_pass } = threads;
-    let passes = plan_passes(lengths, *tokens_per_pass, max_sequences, *count);
+    let Threads { queue, count, limit } = threads;
+    let passes = plan_passes(lengths, *limit, max_sequences, *count);
     let mut outcomes = Outcomes { queue, waiting: Vec::with_capacity(passes.len()) };
     for pass in &passes {
         outcomes.waiting.push(queue.submit(lane, batch(pass), work.clone()).await?);

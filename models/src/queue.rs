@@ -1,38 +1,33 @@
-use crate::{
-    ModelError,
-    encoder::{Encoder, Wanted},
-    health::Watched,
-    ragged::Ragged,
-};
+use crate::{ModelError, encoder::Wanted, health::Watched, ragged::Ragged};
 use std::{
     collections::VecDeque,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// Who waits for a pass. A person waits for a query; documents are embedded in the background.
+/// Who waits for a pass. A person waits for a query, and for the pairs that a search has a reranker read, which take much
+/// longer; documents are embedded in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     Query,
+    Pair,
     Document,
 }
 
 /// Which model runs, and what is made of its rows. Models that share threads share a queue.
 #[derive(Clone)]
 pub(crate) struct Work {
-    pub encoder: Arc<dyn Encoder>,
-    pub wanted: Wanted,
-    /// Learns how the pass ended.
+    /// Gives the encoder when the pass begins, and learns how the pass ended.
     pub device: Arc<Watched>,
+    pub wanted: Wanted,
 }
 
 #[cfg(test)]
 impl Work {
     /// Work of an encoder that is never opened again.
-    pub fn alone(encoder: Arc<dyn Encoder>, wanted: Wanted) -> Self {
+    pub fn alone(encoder: Arc<dyn crate::encoder::Encoder>, wanted: Wanted) -> Self {
         let never = std::time::Duration::from_secs(3600);
-        let device = Watched::new(Arc::clone(&encoder), Box::new(|| Err(ModelError::Stopped)), never);
-        Self { encoder, wanted, device }
+        Self { device: Watched::new(encoder, Box::new(|| Err(ModelError::Stopped)), never), wanted }
     }
 }
 
@@ -58,23 +53,32 @@ struct Room {
     _tokens: OwnedSemaphorePermit,
 }
 
-/// How many passes are taken from the query lane in a row before a waiting document gets its turn, so that a flood of
-/// queries slows documents down but does not stop them.
+/// How many queries go before a waiting pass of another lane until it has its turn, so that a flood of queries slows
+/// the others down but does not stop them.
 pub(crate) const QUERIES_IN_A_ROW: usize = 64;
+
+/// For a document, a pass of pairs that goes before it counts as so many queries, because it takes as long as a document:
+/// after eight of them the document has its turn.
+const QUERIES_OF_PAIRS: usize = QUERIES_IN_A_ROW / 8;
 
 /// The bounded queue between callers and the model's threads.
 pub(crate) struct Queue {
     lanes: Mutex<Lanes>,
     arrived: Condvar,
     queries: Bounds,
+    pairs: Bounds,
     documents: Bounds,
 }
 
 #[derive(Default)]
 struct Lanes {
     queries: VecDeque<Waiting>,
+    pairs: VecDeque<Waiting>,
     documents: VecDeque<Waiting>,
-    queries_in_a_row: usize,
+    /// How many queries were taken since pairs were.
+    before_pairs: usize,
+    /// How many queries were taken since a document was, and what the passes of pairs taken since then count as.
+    before_documents: usize,
     closed: bool,
 }
 
@@ -107,6 +111,7 @@ impl Queue {
             lanes: Mutex::default(),
             arrived: Condvar::new(),
             queries: Bounds::new(capacity, tokens_per_pass),
+            pairs: Bounds::new(capacity, tokens_per_pass),
             documents: Bounds::new(capacity, tokens_per_pass),
         }
     }
@@ -121,6 +126,7 @@ impl Queue {
     ) -> Result<oneshot::Receiver<Outcome>, ModelError> {
         let bounds = match lane {
             Lane::Query => &self.queries,
+            Lane::Pair => &self.pairs,
             Lane::Document => &self.documents,
         };
         let room = bounds.room(batch.token_count()).await?;
@@ -132,6 +138,7 @@ impl Queue {
         }
         match lane {
             Lane::Query => lanes.queries.push_back(waiting),
+            Lane::Pair => lanes.pairs.push_back(waiting),
             Lane::Document => lanes.documents.push_back(waiting),
         }
         drop(lanes);
@@ -154,10 +161,10 @@ impl Queue {
         }
     }
 
-    /// Takes a query for a thread that runs documents now, if one waits.
-    pub fn take_query(&self) -> Option<Pass> {
+    /// Takes what goes first, if anything does, for a thread that is between two steps of a pass of this lane.
+    pub fn take_between_steps(&self, of: Lane) -> Option<Pass> {
         let mut lanes = self.lock();
-        while let Some(waiting) = lanes.queries.pop_front() {
+        while let Some(waiting) = lanes.next_between_steps(of) {
             if !waiting.is_abandoned() {
                 return Some(waiting.pass);
             }
@@ -168,25 +175,28 @@ impl Queue {
     /// Removes the passes that nobody waits for any more, which makes room for others.
     pub fn sweep(&self) {
         let mut lanes = self.lock();
-        lanes.queries.retain(|waiting| !waiting.is_abandoned());
-        lanes.documents.retain(|waiting| !waiting.is_abandoned());
+        let Lanes { queries, pairs, documents, .. } = &mut *lanes;
+        for lane in [queries, pairs, documents] {
+            lane.retain(|waiting| !waiting.is_abandoned());
+        }
     }
 
     /// How many passes wait for their turn.
     pub fn depth(&self) -> usize {
         let lanes = self.lock();
-        lanes.queries.len() + lanes.documents.len()
+        lanes.queries.len() + lanes.pairs.len() + lanes.documents.len()
     }
 
     /// Ends the threads that take passes from here; waiting passes are dropped.
     pub fn close(&self) {
-        for bounds in [&self.queries, &self.documents] {
+        for bounds in [&self.queries, &self.pairs, &self.documents] {
             bounds.passes.close();
             bounds.tokens.close();
         }
         let mut lanes = self.lock();
         lanes.closed = true;
         lanes.queries.clear();
+        lanes.pairs.clear();
         lanes.documents.clear();
         drop(lanes);
         self.arrived.notify_all();
@@ -206,20 +216,48 @@ impl Waiting {
 
 impl Lanes {
     fn next(&mut self) -> Option<Waiting> {
-        let documents_turn = self.queries_in_a_row >= QUERIES_IN_A_ROW && !self.documents.is_empty();
-        if !documents_turn && let Some(waiting) = self.queries.pop_front() {
-            self.queries_in_a_row += 1;
+        let pairs_turn = self.before_pairs >= QUERIES_IN_A_ROW && !self.pairs.is_empty();
+        let documents_turn = self.before_documents >= QUERIES_IN_A_ROW && !self.documents.is_empty();
+        if !pairs_turn
+            && !documents_turn
+            && let Some(waiting) = self.queries.pop_front()
+        {
+            self.before_pairs += 1;
+            self.before_documents += 1;
             return Some(waiting);
         }
-        self.queries_in_a_row = 0;
+        if !documents_turn && let Some(waiting) = self.next_pairs() {
+            return Some(waiting);
+        }
+        self.before_documents = 0;
         self.documents.pop_front()
+    }
+
+    fn next_pairs(&mut self) -> Option<Waiting> {
+        let waiting = self.pairs.pop_front()?;
+        self.before_pairs = 0;
+        self.before_documents += QUERIES_OF_PAIRS;
+        Some(waiting)
+    }
+
+    fn next_between_steps(&mut self, of: Lane) -> Option<Waiting> {
+        // A document that has begun takes a turn too, however many pairs wait.
+        let pairs_may = self.before_documents < QUERIES_IN_A_ROW;
+        match of {
+            Lane::Query => None,
+            Lane::Document if pairs_may => self.queries.pop_front().or_else(|| self.next_pairs()),
+            Lane::Pair | Lane::Document => self.queries.pop_front(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{encoder::Place, ragged::TOKENS_PER_PASS};
+    use crate::{
+        encoder::{Encoder, Place},
+        ragged::TOKENS_PER_PASS,
+    };
     use std::time::Duration;
     use tokio::time::timeout;
 
@@ -254,5 +292,29 @@ mod tests {
         let _long = at_once(100 * TOKENS_PER_PASS).await.expect("nothing else waits").unwrap();
         assert!(at_once(1).await.is_err());
         assert_eq!(queue.depth(), 1);
+    }
+
+    /// Queues so many passes of each lane, and returns the first letters of their lanes in the order in which they are taken.
+    async fn turns(lanes: [(Lane, usize); 3]) -> String {
+        let queue = Queue::new(200, TOKENS_PER_PASS);
+        let mut outcomes = Vec::new();
+        for lane in lanes.into_iter().flat_map(|(lane, count)| std::iter::repeat_n(lane, count)) {
+            let work = Work::alone(Arc::new(Nothing), Wanted::Rows);
+            outcomes.push(queue.submit(lane, Ragged::from_sequences([&[1][..]]), work).await.unwrap());
+        }
+        let taken = outcomes.iter().filter_map(|_| queue.take());
+        taken.filter_map(|pass| format!("{:?}", pass.lane).chars().next()).collect()
+    }
+
+    #[tokio::test]
+    async fn pairs_go_after_queries_and_before_documents_and_no_lane_waits_for_ever() {
+        let all = [(Lane::Document, 2), (Lane::Pair, 3), (Lane::Query, 4)];
+        assert_eq!(turns(all).await, "QQQQPPPDD");
+        let no_queries = [(Lane::Document, 3), (Lane::Pair, 20), (Lane::Query, 0)];
+        assert_eq!(turns(no_queries).await, "PPPPPPPPDPPPPPPPPDPPPPD");
+        let flood = [(Lane::Document, 2), (Lane::Pair, 2), (Lane::Query, 130)];
+        let queries = |count: usize| "Q".repeat(count);
+        let expected = format!("{}DP{}D{}P{}", queries(64), queries(56), queries(8), queries(2));
+        assert_eq!(turns(flood).await, expected);
     }
 }

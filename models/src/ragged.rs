@@ -46,19 +46,36 @@ impl Ragged {
 /// threads.
 const FEWEST_TOKENS: usize = 192;
 
-/// Groups sequences of similar length into passes of at most `max_sequences` and about `max_tokens`, and returns the
-/// indices in each pass. A sequence is never split: one that is longer than `max_tokens` makes its own pass. The passes have
+/// How much a device takes in one pass.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PassLimit {
+    /// About how many tokens.
+    pub tokens: usize,
+    /// Whether it pads all sequences to the longest one, so that padding takes as much memory as tokens do.
+    pub pads: bool,
+}
+
+impl PassLimit {
+    /// Whether it takes so many sequences, with so many tokens in all of them and in the longest one.
+    fn holds(self, sequences: usize, tokens: usize, longest: usize) -> bool {
+        let rows = if self.pads { sequences * longest } else { tokens };
+        rows <= self.tokens
+    }
+}
+
+/// Groups sequences of similar length into passes of at most `max_sequences` and about as many tokens as `limit` says, and
+/// returns the indices in each pass. A sequence is never split: one that is longer than that makes its own pass. The passes have
 /// similar numbers of tokens, and there are as many for each of `threads`, so that none waits for the last one.
 pub(crate) fn plan_passes(
     lengths: &[usize],
-    max_tokens: usize,
+    limit: PassLimit,
     max_sequences: usize,
     threads: usize,
 ) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&index| lengths[index]);
     let total: usize = lengths.iter().sum();
-    let fewest = total.div_ceil(max_tokens).max(1);
+    let fewest = total.div_ceil(limit.tokens).max(1);
     let even = fewest.next_multiple_of(threads.max(1));
     let planned = if total / even >= FEWEST_TOKENS { even } else { fewest };
     let mut passes: Vec<Vec<usize>> = Vec::new();
@@ -69,8 +86,11 @@ pub(crate) fn plan_passes(
         // A sequence belongs to the pass whose share of all tokens holds its middle.
         let share_ends = if passes.len() < planned { total * passes.len() / planned } else { total };
         match passes.last_mut() {
+            // Lengths rise, so this sequence would be the longest of the pass.
             Some(pass)
-                if pass.len() < max_sequences && tokens + length <= max_tokens && placed + length / 2 <= share_ends =>
+                if pass.len() < max_sequences
+                    && limit.holds(pass.len() + 1, tokens + length, length)
+                    && placed + length / 2 <= share_ends =>
             {
                 pass.push(index);
                 tokens += length;
@@ -90,21 +110,27 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const RAGGED: PassLimit = PassLimit { tokens: TOKENS_PER_PASS, pads: false };
+
     proptest! {
         #[test]
         fn passes_hold_each_sequence_once_and_keep_both_limits(
             lengths in prop::collection::vec(0usize..1500, 0..200),
             max_sequences in 1usize..40,
             threads in 1usize..9,
+            pads in any::<bool>(),
         ) {
-            let passes = plan_passes(&lengths, TOKENS_PER_PASS, max_sequences, threads);
+            let limit = PassLimit { pads, ..RAGGED };
+            let passes = plan_passes(&lengths, limit, max_sequences, threads);
             let mut seen: Vec<usize> = passes.concat();
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..lengths.len()).collect::<Vec<_>>());
             for pass in &passes {
                 let tokens: usize = pass.iter().map(|&index| lengths[index]).sum();
+                let longest = pass.iter().map(|&index| lengths[index]).max().unwrap_or_default();
+                let rows = if pads { pass.len() * longest } else { tokens };
                 prop_assert!(!pass.is_empty() && pass.len() <= max_sequences);
-                prop_assert!(tokens <= TOKENS_PER_PASS || pass.len() == 1);
+                prop_assert!(rows <= TOKENS_PER_PASS || pass.len() == 1);
             }
         }
     }
@@ -112,10 +138,10 @@ mod tests {
     #[test]
     fn passes_are_few_and_alike() {
         let tokens = |lengths: &[usize], threads| -> Vec<usize> {
-            let passes = plan_passes(lengths, TOKENS_PER_PASS, 256, threads);
+            let passes = plan_passes(lengths, RAGGED, 256, threads);
             passes.iter().map(|pass| pass.iter().map(|&index| lengths[index]).sum()).collect()
         };
-        assert_eq!(plan_passes(&[300, 10, 300, 290], TOKENS_PER_PASS, 32, 1), [vec![1, 3, 0], vec![2]]);
+        assert_eq!(plan_passes(&[300, 10, 300, 290], RAGGED, 32, 1), [vec![1, 3, 0], vec![2]]);
         assert_eq!(tokens(&[100; 7], 1), [400, 300]);
         // Neither thread waits for the other one.
         assert_eq!(tokens(&[100; 32], 2), [500, 600, 500, 500, 600, 500]);
@@ -123,5 +149,14 @@ mod tests {
         // So few tokens are one pass, which all threads share.
         assert_eq!(tokens(&[9; 40], 2), [360]);
         assert!(tokens(&[], 2).is_empty());
+    }
+
+    #[test]
+    fn short_texts_are_not_padded_to_the_length_of_a_long_one() {
+        let mut lengths = vec![100; 31];
+        lengths.push(8000);
+        for (pads, passes) in [(false, 1), (true, 2)] {
+            assert_eq!(plan_passes(&lengths, PassLimit { tokens: 16_384, pads }, 32, 1).len(), passes);
+        }
     }
 }

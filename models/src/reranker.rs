@@ -94,7 +94,7 @@ impl Reranker {
     /// Reads the model's files and starts its threads. This blocks for some tenths of a second for a small model.
     ///
     /// If the reranker uses the same device as `beside`, it runs on that engine's threads. Its pairs, for which
-    /// somebody waits, go before all documents, and no more threads run models than the engine's settings say.
+    /// somebody waits, go before documents but after queries, and no more threads run models than the engine's settings say.
     pub fn load(settings: &RerankerSettings, beside: Option<&Engine>) -> Result<Self, ModelError> {
         let &RerankerSettings { threads, batch_size, max_length, queue_capacity, .. } = settings;
         let kind: Device = settings.device.parse()?;
@@ -143,7 +143,7 @@ impl Reranker {
         let (device, _) = Watched::load(open, weights)?;
         let threads = match beside.filter(|engine| engine.info().device == kind.to_string()) {
             Some(engine) => engine.threads(),
-            None => Threads::start(kind.threads(threads), kind.tokens_per_pass(), queue_capacity)?,
+            None => Threads::start(kind.threads(threads), kind.pass_limit(), queue_capacity)?,
         };
         let info = RerankerInfo {
             name: folder.name,
@@ -184,8 +184,10 @@ impl Reranker {
             Ragged::from_pairs(numbers.iter().map(|&pair| (pairs[pair].ids.as_slice(), pairs[pair].first)))
         };
         let Shared { device, threads, batch_size, .. } = &*self.shared;
-        let work = Work { encoder: device.encoder()?, wanted: Wanted::Score, device: Arc::clone(device) };
-        let scores = passes::run(threads, Lane::Query, work, &lengths, *batch_size, batch, &|_| ()).await?;
+        // Without a device the caller need not wait for its turn to hear so.
+        device.encoder()?;
+        let work = Work { device: Arc::clone(device), wanted: Wanted::Score };
+        let scores = passes::run(threads, Lane::Pair, work, &lengths, *batch_size, batch, &|_| ()).await?;
         Ok(scores.into_iter().flatten().collect())
     }
 }

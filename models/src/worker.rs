@@ -2,11 +2,11 @@
 
 use crate::{
     ModelError,
-    encoder::{Place, Wanted},
+    encoder::{Encoder, Place, Wanted},
     error::panic_message,
     pooling::has_direction,
     queue::{Lane, Outcome, Pass, QUERIES_IN_A_ROW, Queue, Work},
-    ragged::Ragged,
+    ragged::{PassLimit, Ragged},
 };
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::{
@@ -35,15 +35,14 @@ struct Crew {
 pub(crate) struct Threads {
     pub queue: Arc<Queue>,
     pub count: usize,
-    /// About how many tokens a pass has.
-    pub tokens_per_pass: usize,
+    pub limit: PassLimit,
 }
 
 impl Threads {
-    pub fn start(count: usize, tokens_per_pass: usize, queue_capacity: usize) -> Result<Arc<Self>, ModelError> {
-        let queue = Arc::new(Queue::new(queue_capacity, tokens_per_pass));
+    pub fn start(count: usize, limit: PassLimit, queue_capacity: usize) -> Result<Arc<Self>, ModelError> {
+        let queue = Arc::new(Queue::new(queue_capacity, limit.tokens));
         start(count, &queue)?;
-        Ok(Arc::new(Self { queue, count, tokens_per_pass }))
+        Ok(Arc::new(Self { queue, count, limit }))
     }
 }
 
@@ -103,16 +102,19 @@ impl Crew {
         }
     }
 
-    fn run(&self, pass: Pass) {
-        self.running.fetch_add(1, Ordering::Relaxed);
-        let place = Seat { crew: self, lane: pass.lane };
-        let outcome = catch_unwind(AssertUnwindSafe(|| made(&pass.work, &pass.batch, &place)));
-        let outcome = outcome.map_err(|panic| panic_message(&*panic));
-        pass.work.device.ended(&pass.work.encoder, outcome.as_ref().err().map(String::as_str));
-        let outcome = outcome.unwrap_or_else(|message| Err(ModelError::ForwardPanicked { message }));
-        self.running.fetch_sub(1, Ordering::Relaxed);
+    fn run(&self, Pass { lane, batch, work: Work { device, wanted }, reply }: Pass) {
+        // The device may have been lost, and opened again, while the pass waited.
+        let outcome = device.encoder().and_then(|encoder| {
+            self.running.fetch_add(1, Ordering::Relaxed);
+            let place = Seat { crew: self, lane };
+            let outcome = catch_unwind(AssertUnwindSafe(|| made(&*encoder, wanted, &batch, &place)));
+            let outcome = outcome.map_err(|panic| panic_message(&*panic));
+            device.ended(&encoder, outcome.as_ref().err().map(String::as_str));
+            self.running.fetch_sub(1, Ordering::Relaxed);
+            outcome.unwrap_or_else(|message| Err(ModelError::ForwardPanicked { message }))
+        });
         // If the caller was cancelled meanwhile, nobody waits any more.
-        let _ = pass.reply.send(outcome);
+        let _ = reply.send(outcome);
     }
 }
 
@@ -123,13 +125,11 @@ struct Seat<'a> {
 }
 
 impl Place for Seat<'_> {
-    /// Runs the queries that wait, so that a query waits for a step of a pass of documents and not for all of it, however
-    /// large the model or the documents are.
+    /// Runs what waits and goes first, so that a query waits for a step of a pass of documents or pairs and not for all of
+    /// it, however large the model or the texts are.
     fn pause(&self) {
-        if self.lane == Lane::Document {
-            let queries = (0..QUERIES_IN_A_ROW).map_while(|_| self.crew.queue.take_query());
-            queries.for_each(|query| self.crew.run(query));
-        }
+        let first = (0..QUERIES_IN_A_ROW).map_while(|_| self.crew.queue.take_between_steps(self.lane));
+        first.for_each(|pass| self.crew.run(pass));
     }
 
     fn run(&self, work: &mut (dyn FnMut(&dyn Fn() -> bool) + Send)) {
@@ -157,9 +157,9 @@ fn not_started(threads: usize, problem: &str) -> ModelError {
     }
 }
 
-fn made(Work { encoder, wanted, .. }: &Work, batch: &Ragged, place: &dyn Place) -> Outcome {
+fn made(encoder: &dyn Encoder, wanted: Wanted, batch: &Ragged, place: &dyn Place) -> Outcome {
     let hidden = encoder.hidden_size();
-    let made = encoder.forward(batch, *wanted, place);
+    let made = encoder.forward(batch, wanted, place);
     let of_text = |(at, sequence): (usize, &Range<usize>)| match wanted {
         Wanted::Vector(_) => {
             Ok(Some(&made[at * hidden..(at + 1) * hidden]).filter(|row| has_direction(row)).map(<[f32]>::to_vec))
@@ -174,7 +174,7 @@ fn made(Work { encoder, wanted, .. }: &Work, batch: &Ragged, place: &dyn Place) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Pooling, encoder::Encoder, ragged::TOKENS_PER_PASS};
+    use crate::{Pooling, ragged::TOKENS_PER_PASS};
     use std::sync::{
         Mutex,
         mpsc::{Receiver, Sender, channel},
@@ -263,37 +263,66 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_query_goes_between_the_steps_of_a_document() {
-        for count in [1, 2] {
+    async fn a_query_goes_between_the_steps_of_a_document_or_of_pairs() {
+        for (lane, count) in [(Lane::Document, 1), (Lane::Document, 2), (Lane::Pair, 1), (Lane::Pair, 2)] {
             let (threads, seen) = channel();
-            let (let_document, go_document) = channel();
+            let (let_step, go_step) = channel();
             let (let_query, go_query) = channel();
-            let go = [Mutex::new(go_document), Mutex::new(go_query)];
+            let go = [Mutex::new(go_step), Mutex::new(go_query)];
             let encoder: Arc<dyn Encoder> = Arc::new(Steps { threads: Mutex::new(threads), go });
             let queue = Arc::new(Queue::new(8, TOKENS_PER_PASS));
             let work = Work::alone(encoder, Wanted::Vector(Pooling::Mean));
             let submit = |lane, ids: &[u32]| queue.submit(lane, Ragged::from_sequences([ids]), work.clone());
-            let mut documents = Vec::new();
-            for _ in 0..count {
-                documents.push(submit(Lane::Document, &[0; 3]).await.unwrap());
+            let mut others = Vec::new();
+            for _ in 0..2 * count {
+                others.push(submit(lane, &[0; 3]).await.unwrap());
             }
             start(count, &queue).unwrap();
             for _ in 0..count {
                 assert_eq!(seen.recv().unwrap().0, 0);
             }
             let query = submit(Lane::Query, &[1]).await.unwrap();
-            let_document.send(()).unwrap();
-            assert_eq!(seen.recv().unwrap().0, 1, "the query is next, though every thread has a document");
+            let_step.send(()).unwrap();
+            assert_eq!(seen.recv().unwrap().0, 1, "the query is next, though every thread has another pass");
             let_query.send(()).unwrap();
             query.await.unwrap().unwrap();
-            for _ in 1..3 * count {
-                let_document.send(()).unwrap();
+            for _ in 1..3 * others.len() {
+                let_step.send(()).unwrap();
             }
-            for document in documents {
-                document.await.unwrap().unwrap();
+            for other in others {
+                other.await.unwrap().unwrap();
             }
             queue.close();
         }
+    }
+
+    #[tokio::test]
+    async fn pairs_go_between_the_steps_of_a_document_which_still_comes_to_its_end() {
+        let (threads, seen) = channel();
+        let (let_document, go_document) = channel();
+        let (let_pair, go_pair) = channel();
+        let go = [Mutex::new(go_document), Mutex::new(go_pair)];
+        let encoder: Arc<dyn Encoder> = Arc::new(Steps { threads: Mutex::new(threads), go });
+        let queue = Arc::new(Queue::new(32, TOKENS_PER_PASS));
+        let work = Work::alone(encoder, Wanted::Vector(Pooling::Mean));
+        let submit = |lane, ids: &[u32]| queue.submit(lane, Ragged::from_sequences([ids]), work.clone());
+        let document = submit(Lane::Document, &[0; 2]).await.unwrap();
+        start(1, &queue).unwrap();
+        assert_eq!(seen.recv().unwrap().0, 0);
+        let mut pairs = Vec::new();
+        for _ in 0..20 {
+            pairs.push(submit(Lane::Pair, &[1]).await.unwrap());
+            let_pair.send(()).unwrap();
+        }
+        let_document.send(()).unwrap();
+        let_document.send(()).unwrap();
+        document.await.unwrap().unwrap();
+        let passes: Vec<u32> = seen.try_iter().map(|(pass, _)| pass).collect();
+        assert_eq!(passes.iter().position(|&pass| pass == 0), Some(8), "{passes:?}");
+        for pair in pairs {
+            pair.await.unwrap().unwrap();
+        }
+        queue.close();
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@ use sqlx::PgPool;
 use std::{
     collections::HashMap,
     fs, io, path,
+    pin::pin,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -22,6 +23,10 @@ use std::{
 const CHUNK: usize = 1_000;
 /// How many single requests are under way at a time.
 const AT_ONCE: usize = 8;
+/// How long an object that the store did not delete lets the others go before it.
+const PUT_OFF: Duration = Duration::from_secs(3_600);
+/// After so many objects that the store did not delete, those that are left are not tried: it is away.
+const MOST_REFUSED: usize = 100;
 /// A younger object may be on its way: its row comes with the transaction that follows the put.
 const ON_ITS_WAY: TimeDelta = TimeDelta::days(1);
 
@@ -29,6 +34,17 @@ const ON_ITS_WAY: TimeDelta = TimeDelta::days(1);
 struct Found {
     byte_size: u64,
     modified_at: DateTime<Utc>,
+}
+
+/// What became of objects that were to be deleted.
+#[derive(Default)]
+struct Deleted {
+    /// The keys of those that are not there any more.
+    gone: Vec<String>,
+    /// The keys of those that the store did not delete.
+    refused: Vec<String>,
+    /// Why it did not delete the first of these.
+    error: Option<BlobError>,
 }
 
 /// What is wrong with an object or with the bytes of a file.
@@ -52,6 +68,9 @@ pub struct Verified {
 impl Blobs {
     /// Deletes objects that have been garbage for longer than they are kept; returns how many. It ends after a thousand of them, so that
     /// whoever calls it can do something else in between.
+    ///
+    /// # Errors
+    /// The store is away, or did not delete one of them. The others are gone all the same, and that one is tried again later.
     pub async fn remove_garbage(&self, pool: &PgPool) -> Result<usize, BlobError> {
         let Some(outside) = &self.outside else { return Ok(0) };
         let kept = Duration::try_from_secs_f64(outside.settings.blob_keep_days * 86_400.0).unwrap_or(Duration::MAX);
@@ -60,9 +79,15 @@ impl Blobs {
             return Ok(0);
         }
         let client = outside.opened(pool).await?;
-        outside.delete(&client, &keys).await?;
-        store::blobs::forget_garbage(&mut *pool.acquire().await?, &keys).await?;
-        Ok(keys.len())
+        let Deleted { gone, refused, error } = outside.delete(&client, keys).await;
+        store::blobs::forget_garbage(&mut *pool.acquire().await?, &gone).await?;
+        match error {
+            Some(error) => {
+                store::blobs::put_off_garbage(&mut *pool.acquire().await?, &refused, kept, PUT_OFF).await?;
+                Err(error)
+            }
+            None => Ok(gone.len()),
+        }
     }
 
     /// Notes objects older than a day that nothing names as garbage; returns how many.
@@ -206,20 +231,43 @@ impl Outside {
     }
 
     /// Deletes objects; those that are gone already are no error.
-    async fn delete(&self, client: &Arc<dyn ObjectStore>, keys: &[String]) -> Result<(), BlobError> {
+    async fn delete(&self, client: &Arc<dyn ObjectStore>, keys: Vec<String>) -> Deleted {
         let paths: Vec<_> = keys.iter().map(|key| Ok(Path::from(key.as_str()))).collect();
-        let deleted: Vec<_> = client.delete_stream(stream::iter(paths).boxed()).collect().await;
-        if deleted.iter().all(Result::is_ok) {
-            return Ok(());
+        let answers: Vec<_> = client.delete_stream(stream::iter(paths).boxed()).collect().await;
+        if answers.iter().all(Result::is_ok) {
+            return Deleted { gone: keys, ..Deleted::default() };
         }
         // Many in one request: which of them failed is not known by every server.
-        let singly = stream::iter(keys.to_vec()).map(|key| async move {
-            match client.delete(&Path::from(key)).await {
-                Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-                Err(error) => Err(self.failed(error)),
-            }
+        let singly = stream::iter(keys).map(|key| async move {
+            let answer = client.delete(&Path::from(key.as_str())).await;
+            (key, answer)
         });
-        singly.buffer_unordered(AT_ONCE).try_collect().await
+        let mut answers = pin!(singly.buffer_unordered(AT_ONCE));
+        let mut deleted = Deleted::default();
+        while deleted.refused.len() < MOST_REFUSED
+            && let Some((key, answer)) = answers.next().await
+        {
+            match answer {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => deleted.gone.push(key),
+                Err(error) => {
+                    if deleted.error.is_none() {
+                        deleted.error = Some(self.not_deleted(&key, error));
+                    }
+                    deleted.refused.push(key);
+                }
+            }
+        }
+        deleted
+    }
+
+    /// What it means that an object was not deleted. What a store answers does not always say which one it was.
+    fn not_deleted(&self, key: &str, error: object_store::Error) -> BlobError {
+        match self.failed(error) {
+            BlobError::Away { reason } => {
+                BlobError::Away { reason: format!("it did not delete the object {key}: {reason}") }
+            }
+            other => other,
+        }
     }
 }
 

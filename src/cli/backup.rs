@@ -1,13 +1,13 @@
 //! `svc backup` and `svc restore`: the whole embedded database, by PostgreSQL's own programs.
 use super::{
     CliError, INTERRUPTED,
-    output::{Output, say},
+    output::{Output, one_line, say},
 };
 use crate::{
-    app::{Backend, asked_to_stop},
+    app::{AppError, Backend, asked_to_stop},
     embedded::backup::{self, BackupError, Label},
     settings::Settings,
-    store,
+    store::{self, database::DatabaseError},
 };
 use clap::Args;
 use std::{path::PathBuf, process::ExitCode};
@@ -27,7 +27,15 @@ pub struct RestoreArguments {
 pub async fn backup(settings: &Settings, output: Output, arguments: &BackupArguments) -> Result<ExitCode, CliError> {
     check_embedded(settings, "backup")?;
     let before = files_elsewhere(settings).await;
-    let elsewhere = async { files_elsewhere(settings).await.max(before) };
+    let elsewhere = async {
+        let after = files_elsewhere(settings).await;
+        let most = before.and_then(|before| Ok(before.max(after?)));
+        // A backup that does not say how much it lacks is better than none.
+        most.inspect_err(|error| {
+            eprintln!("svc: the files in an object store cannot be counted: {}", one_line(&error.to_string(), 400));
+        })
+        .ok()
+    };
     let made = backup::backup(&settings.data_dir, &settings.postgres_home, &arguments.folder, elsewhere);
     let said = |label: &Label| {
         let (bytes, path) = (size(label.bytes), arguments.folder.display());
@@ -57,19 +65,21 @@ pub async fn restore(settings: &Settings, output: Output, arguments: &RestoreArg
 }
 
 /// How many files have their bytes in an object store, which a backup of the database does not hold. If no service runs, the backup says so.
-async fn files_elsewhere(settings: &Settings) -> i64 {
-    let Ok(backend) = Backend::join(settings).await else { return 0 };
+async fn files_elsewhere(settings: &Settings) -> Result<i64, AppError> {
+    let backend = Backend::join(settings).await?;
     let counted = async { store::blobs::count_places(&mut *backend.pool.acquire().await?).await };
     let counted = counted.await;
     backend.stop().await;
-    counted.map_or(0, |(_, elsewhere)| elsewhere)
+    let (_, elsewhere) = counted.map_err(DatabaseError::from)?;
+    Ok(elsewhere)
 }
 
-/// What is said of the files whose bytes a backup lacks, if there are any.
+/// What is said of the files whose bytes a backup lacks, unless there are none.
 fn without(label: &Label, what: &str) -> String {
     match label.files_elsewhere {
-        0 => String::new(),
-        files => format!("; the bytes of {files} files {what}"),
+        Some(0) => String::new(),
+        Some(files) => format!("; the bytes of {files} files {what}"),
+        None => format!("; it is not known of how many files the bytes {what}"),
     }
 }
 

@@ -28,7 +28,7 @@ pub struct BlobsArguments {
 #[derive(Subcommand)]
 enum Command {
     /// Moves the bytes of all files to the object store of SVC_BLOB_STORE, or back into the database, while the service runs. It may be
-    /// stopped at any time, and goes on where it was with the same command.
+    /// stopped at any time, and goes on where it was with the same command. The exit code is 3 if bytes of some files stay where they were.
     Move {
         #[arg(long, value_enum)]
         to: To,
@@ -90,14 +90,20 @@ fn told(output: Output, to: To, tally: Tally) -> Result<ExitCode, CliError> {
         To::Object => "object",
         To::Database => "database",
     };
-    let Tally { files, bytes, failed } = tally;
+    let Tally { files, bytes, failed, left } = tally;
+    let failed = failed.len();
     match output {
-        Output::Json => Output::line(&json!({"moved": files, "bytes": bytes, "to": place, "failed": failed}))?,
+        Output::Json => {
+            Output::line(&json!({"moved": files, "bytes": bytes, "to": place, "failed": failed, "left": left}))?;
+        }
         Output::Table => {
             say!("moved the bytes of {files} files, {} MiB, and {failed} could not be read", bytes >> 20);
+            if left > 0 {
+                say!("{left} more files have their bytes where they were: run the same command again");
+            }
         }
     }
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_FAILED) })
+    Ok(if failed == 0 && left == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_FAILED) })
 }
 
 fn tell(output: Output, finding: &Finding) -> Result<(), CliError> {

@@ -189,7 +189,8 @@ async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) ->
     let findings = async {
         let standbys = match &replicas {
             Some(replicas) => {
-                replicas.examine().await;
+                // One look does not tell how far behind a standby is.
+                replicas.examine_until_known().await;
                 replicas.troubles()
             }
             None => Vec::new(),

@@ -95,18 +95,24 @@ pub struct Label {
     pub postgres: String,
     pub begun_at: DateTime<Utc>,
     pub bytes: u64,
-    /// How many files had their bytes in an object store when it began, or when the copy was made if these are more. Those are not in it.
-    #[serde(default)]
-    pub files_elsewhere: i64,
+    /// How many files had their bytes in an object store when it began, or when the copy was made if these are more. Those are not in it. `None` if
+    /// they could not be counted.
+    #[serde(default = "none_elsewhere")]
+    pub files_elsewhere: Option<i64>,
+}
+
+/// Releases that did not count them had no object store.
+fn none_elsewhere() -> Option<i64> {
+    Some(0)
 }
 
 /// Backs up the server that a service runs on `data_dir` to the folder `target`. `home` holds the server's programs. `files_elsewhere` counts once the copy is
-/// made, because a copy has what was stored until its end.
+/// made, because a copy has what was stored until its end; its `None` says that they cannot be counted.
 pub async fn backup(
     data_dir: &Path,
     home: &Path,
     target: &Path,
-    files_elsewhere: impl Future<Output = i64>,
+    files_elsewhere: impl Future<Output = Option<i64>>,
 ) -> Result<Label, BackupError> {
     let not_running = || BackupError::NotRunning(data_dir.to_path_buf());
     let data_dir = fs::canonicalize(data_dir).map_err(|_| not_running())?;

@@ -199,6 +199,11 @@ impl Cluster {
         command
     }
 
+    /// The file by which a server keeps others from its socket.
+    pub fn socket_lock(&self) -> PathBuf {
+        self.socket_dir.join(format!(".s.PGSQL.{PORT}.lock"))
+    }
+
     /// The file for what the server says before its log is open.
     pub fn start_log(&self) -> PathBuf {
         self.log_dir.join("start.log")

@@ -5,7 +5,8 @@ use super::{EmbeddedError, cluster::Cluster};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::{
     fs,
-    io::{Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::MetadataExt,
     path::Path,
     time::Duration,
 };
@@ -96,7 +97,7 @@ fn tail(path: &Path) -> String {
         file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES)))?;
         let mut bytes = Vec::new();
         file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes)?;
-        Ok::<_, std::io::Error>(String::from_utf8_lossy(&bytes).trim().to_owned())
+        Ok::<_, io::Error>(String::from_utf8_lossy(&bytes).trim().to_owned())
     };
     read().unwrap_or_default()
 }
@@ -142,7 +143,7 @@ pub(super) async fn end_leftovers(cluster: &Cluster) -> Result<(), EmbeddedError
         sleep(LOOK).await;
     }
     clear_stale_pid_file(cluster);
-    Ok(())
+    clear_socket_lock(cluster)
 }
 
 /// Removes a stale pid file. PostgreSQL does not start while its pid file names a live process of its user, which after
@@ -151,18 +152,42 @@ fn clear_stale_pid_file(cluster: &Cluster) {
     let Some((pid, _)) = pid_file(cluster) else { return };
     let lives = i32::try_from(pid).ok().and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid).is_ok());
     let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    if lives && !title.is_empty() && !is_of(cluster, &title) {
+    if lives && !title.is_empty() && !is_ours(cluster, pid) {
         tracing::warn!(pid, "the pid file of PostgreSQL names a process of another program; removing it");
         let _ = fs::remove_file(cluster.data.join("postmaster.pid"));
     }
 }
 
-/// The processes of this cluster. Their titles identify them, because anyone may read these; their folders only their
-/// user may read.
+/// Removes the lock of the socket. No process of the cluster is left, and PostgreSQL does not start while that file names
+/// a live process of its user, as the pid file does.
+fn clear_socket_lock(cluster: &Cluster) -> Result<(), EmbeddedError> {
+    let lock = cluster.socket_lock();
+    match fs::remove_file(&lock) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(EmbeddedError::file("remove", &lock)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// The processes of this cluster.
 fn processes(cluster: &Cluster) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|title| is_of(cluster, &title))).collect()
+    pids.filter(|pid| is_ours(cluster, *pid)).collect()
+}
+
+/// Whether this is a process of the cluster. Its title says so, which anyone may read. In another container a cluster may
+/// have the same path, and so the same title, so a process whose folder may be read must be in the cluster's.
+fn is_ours(cluster: &Cluster, pid: u32) -> bool {
+    let is_titled = fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|title| is_of(cluster, &title));
+    // A server that has just begun is still where it was started.
+    let is_in = |at| [cluster.data.as_path(), Path::new("/")].into_iter().any(|folder| place(folder) == Some(at));
+    is_titled && place(Path::new(&format!("/proc/{pid}/cwd"))).is_none_or(is_in)
+}
+
+/// The device and the number of a folder, which no other one has; `None` if they cannot be read.
+fn place(folder: &Path) -> Option<(u64, u64)> {
+    let metadata = fs::metadata(folder).ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 /// Whether a command line belongs to a server of this cluster (`postgres -D folder ...`) or to one of its processes

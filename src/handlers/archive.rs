@@ -85,7 +85,7 @@ impl Handle<ops::export_documents> for Service {
         let ids: Vec<DocumentId> = lines.iter().map(|line| line.id).collect();
         let names: Vec<&str> = carried().map(Evidence::as_str).collect();
         let index = indexes::by_name(&mut tx, indexes::DEFAULT).await.or_fail()?.map(|index| index.id);
-        let rows = archive::read(&mut tx, &scope, &ids, &names, index).await.or_fail()?;
+        let rows = archive::read(&mut tx, &scope, &ids, &names, index, root).await.or_fail()?;
         let mut rows: HashMap<DocumentId, Exported> = rows.into_iter().map(|row| (row.id, row)).collect();
         let rows = ids.iter().filter_map(|id| rows.remove(id));
         Ok(ArchivePage { documents: rows.map(|row| archived(row, root)).collect(), next_cursor })
@@ -129,6 +129,8 @@ fn archived(row: Exported, root: Option<DocumentId>) -> ArchivedDocument {
         }
         _ => None,
     };
+    // What is closed by something that stays behind closes itself where it goes.
+    let private = row.guard == row.id || (row.guard.0 > 0 && (is_top || (has_parent && !row.is_parent_readable)));
     ArchivedDocument {
         id: row.id.0,
         parent: row.parent_id.map(|id| id.0).filter(|_| has_parent && row.is_parent_readable),
@@ -143,8 +145,10 @@ fn archived(row: Exported, root: Option<DocumentId>) -> ArchivedDocument {
         updated_at: row.updated_at,
         content_hash: row.content_hash,
         settled: row.settled.0,
-        // What is closed by something that stays behind closes itself where it goes.
-        private: row.guard == row.id || (row.guard.0 > 0 && (is_top || (has_parent && !row.is_parent_readable))),
+        private,
+        guard: (row.guard.0 > 0 && row.is_guard_inside && !private).then_some(row.guard.0),
+        keys: row.keys.map(|keys| keys.0).unwrap_or_default(),
+        entity: row.entity.map(|entity| entity.0),
         rule: row.rule,
         anchor: row.anchor,
         evidence: row.evidence.map(|evidence| evidence.0).unwrap_or_default(),

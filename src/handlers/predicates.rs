@@ -12,6 +12,7 @@ use crate::{
         away::sql_state,
         extraction,
         predicates::{self, DEFAULT_NAMESPACE, PredicateRow},
+        scope::Readable,
     },
 };
 use sqlx::PgConnection;
@@ -139,9 +140,8 @@ impl Handle<ops::list_predicates> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_predicates>) -> Result<PredicatePage, Failure> {
         let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let rows = predicates::page(&mut conn, &caller.readable(), &call.query, PredicateId(after), limit + 1)
-            .await
-            .or_fail()?;
+        let scope = if call.query.open { Readable::under(&[]) } else { caller.readable() };
+        let rows = predicates::page(&mut conn, &scope, &call.query, PredicateId(after), limit + 1).await.or_fail()?;
         let rows = rows.into_iter().map(|row| self.predicate(row)).collect();
         let (predicates, next_cursor) = page_by_id(rows, limit, |predicate: &PredicateResponse| predicate.id);
         Ok(PredicatePage { predicates, next_cursor })

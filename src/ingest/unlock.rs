@@ -68,11 +68,22 @@ async fn read(core: &Core, file: &File, request: &Request) -> Result<Answer, For
     core.reader.read(spool::reopen(file)?, request).await.map(|(answer, _)| answer)
 }
 
-async fn refused(core: &Core, file: &File, request: Request, error: FormatError) -> Result<Option<Opened>, Failure> {
+async fn refused(
+    core: &Core,
+    file: &File,
+    request: Request,
+    mut error: FormatError,
+) -> Result<Option<Opened>, Failure> {
     let is_of_content =
         matches!(error, FormatError::Corrupt { .. } | FormatError::LimitExceeded { .. } | FormatError::Crashed { .. });
-    if is_of_content && is_closed(core, file, request).await {
-        return Err(Failure::field("file", format!("read with its password, {error}; nothing was stored")));
+    if is_of_content {
+        match is_closed(core, file, request).await {
+            Ok(true) => {
+                return Err(Failure::field("file", format!("read with its password, {error}; nothing was stored")));
+            }
+            Ok(false) => {}
+            Err(unknown) => error = unknown,
+        }
     }
     match error {
         FormatError::Encrypted { .. } => {
@@ -90,14 +101,18 @@ async fn refused(core: &Core, file: &File, request: Request, error: FormatError)
 }
 
 /// Whether a file tells nothing without its password but that it needs one, or is an archive with members that need one.
-async fn is_closed(core: &Core, file: &File, request: Request) -> bool {
+///
+/// # Errors
+/// The reader could not work, so that nobody knows.
+async fn is_closed(core: &Core, file: &File, request: Request) -> Result<bool, FormatError> {
     let request = Request { step: Step::Probe, password: None, ..request };
     match read(core, file, &request).await {
         Ok(Answer::Probed { patterns: Ok(patterns), archive, .. }) => {
-            patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none()
-                || archive.is_some_and(|archive| archive.encrypted > 0)
+            let is_shut = patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none();
+            Ok(is_shut || archive.is_some_and(|archive| archive.encrypted > 0))
         }
-        _ => false,
+        Err(error) if !error.is_permanent() => Err(error),
+        _ => Ok(false),
     }
 }
 

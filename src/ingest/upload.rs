@@ -38,7 +38,7 @@ use svc_client::{
     Code, Failure,
     wire::{AuditAct, EventKind, Settled, UploadQuery, UploadResponse},
 };
-use svc_formats::Detection;
+use svc_formats::{Detection, FormatError};
 use svc_ids::DocumentId;
 
 /// A longer name is cut: nobody reads it, and titles are indexed.
@@ -335,7 +335,10 @@ async fn to_open(
 ) -> sqlx::Result<Option<Place>> {
     match store::places::find(conn, &caller.writable(), id).await? {
         Some(file) => Ok(Some(file)),
-        None => store::places::find_locked_file(conn, &caller.readable(), id, content_hash, PROBE.name).await,
+        None => {
+            let refused_as = &FormatError::CODES_OF_LOCKED;
+            store::places::find_locked_file(conn, &caller.readable(), id, content_hash, PROBE.name, refused_as).await
+        }
     }
 }
 

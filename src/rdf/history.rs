@@ -1,6 +1,6 @@
 //! Facts with their times in RDF: each is described as an `rdf:Statement`. A plain triple would say that it holds always.
 use super::{
-    reading::{Graph, Node, Object, Triple as Read},
+    reading::{Graph, Ids, Node, Object, Triple as Read},
     writing::moment,
 };
 use chrono::{DateTime, Utc};
@@ -29,6 +29,7 @@ pub struct Told {
     pub derived_by: Option<String>,
     pub source: Option<NamedNode>,
     pub fact_type: FactType,
+    pub ids: Ids,
 }
 
 impl Told {
@@ -42,9 +43,19 @@ impl Told {
 
     /// The triples that describe a fact.
     pub fn triples(self, fact: Triple) -> Vec<Triple> {
-        let Told { statement, valid_from, valid_until, recorded_at, invalidated_at, derived_by, source, fact_type } =
-            self;
+        let Told {
+            statement,
+            valid_from,
+            valid_until,
+            recorded_at,
+            invalidated_at,
+            derived_by,
+            source,
+            fact_type,
+            ids,
+        } = self;
         let time = |time: DateTime<Utc>| Term::from(Literal::new_typed_literal(moment(time), xsd::DATE_TIME));
+        let number = |id: i64| Term::from(Literal::from(id));
         let all = [
             (rdf::TYPE.into_owned(), Some(rdf::STATEMENT.into_owned().into())),
             (rdf::SUBJECT.into_owned(), Some(fact.subject.into())),
@@ -57,11 +68,14 @@ impl Told {
             (term("derivedBy"), derived_by.map(|rule| Literal::new_simple_literal(rule).into())),
             (term("source"), source.map(Term::from)),
             (term("factType"), Some(Literal::new_simple_literal(fact_type.as_str()).into())),
+            (term("subjectId"), ids.subject.map(number)),
+            (term("objectId"), ids.object.map(number)),
         ];
+        let stated = ids.sources.into_iter().map(|id| (term("sourceId"), Some(number(id))));
         let triple = |(predicate, object): (NamedNode, Option<Term>)| {
             object.map(|object| Triple::new(statement.clone(), predicate, object))
         };
-        all.into_iter().filter_map(triple).collect()
+        all.into_iter().chain(stated).filter_map(triple).collect()
     }
 }
 
@@ -77,6 +91,9 @@ struct Described {
     valid_until: Vec<Object>,
     source: Vec<Object>,
     fact_type: Vec<Object>,
+    subject_id: Vec<Object>,
+    object_id: Vec<Object>,
+    source_id: Vec<Object>,
     is_left_out: bool,
 }
 
@@ -106,6 +123,9 @@ pub fn unfold(graph: Graph) -> Result<Unfolded, Failure> {
             (Some("validUntil"), _) => described.valid_until.push(object),
             (Some("source"), _) => described.source.push(object),
             (Some("factType"), _) => described.fact_type.push(object),
+            (Some("subjectId"), _) => described.subject_id.push(object),
+            (Some("objectId"), _) => described.object_id.push(object),
+            (Some("sourceId"), _) => described.source_id.push(object),
             (Some("derivedBy" | "invalidatedAt"), _) => described.is_left_out = true,
             (_, Some("subject")) => described.subject.push(object),
             (_, Some("predicate")) => described.predicate.push(object),
@@ -173,32 +193,60 @@ pub fn unfold(graph: Graph) -> Result<Unfolded, Failure> {
         if fact_type == Some(FactType::Atemporal) && from.or(until).is_some() {
             return Err(faulty(&graph, *at, "holds at a time, and is said to be atemporal"));
         }
+        let id = |name: &str, value: &Object| {
+            let id = match value {
+                Object::Literal { value, .. } => value.parse::<i64>().ok(),
+                Object::Node(_) => None,
+            };
+            id.ok_or_else(|| faulty(&graph, *at, &format!("has a {name} that is no whole number")))
+        };
+        let only_id = |name: &str, values: &[Object]| match values {
+            [] => Ok(None),
+            values => id(name, &only(name, values)?).map(Some),
+        };
+        let ids = Ids {
+            subject: only_id("svc:subjectId", &described.subject_id)?,
+            object: only_id("svc:objectId", &described.object_id)?,
+            sources: described.source_id.iter().map(|value| id("svc:sourceId", value)).collect::<Result<_, _>>()?,
+        };
         match described.is_left_out {
             true => left_out += 1,
-            false => made.add(subject, &predicate, &object, Manner { from, until, source, fact_type }),
+            false => made.add(subject, &predicate, &object, Manner { from, until, source, fact_type, ids }),
         }
     }
     // What holds at all times and is no document's stands there as a triple too.
     let Graph { nodes, predicates, mut triples, prefixes } = made.to;
-    let is_told = |triple: &Read| triple.fact_type.is_some() && *triple == plain(triple, triple.fact_type);
-    let told: HashSet<Read> =
-        triples.iter().filter(|triple| is_told(triple)).map(|triple| plain(triple, None)).collect();
+    let has_time = |triple: &Read| triple.valid_from.or(triple.valid_until).is_some();
+    let is_told = |triple: &Read| triple.fact_type.is_some() && triple.source.is_none() && !has_time(triple);
+    let told: HashSet<Read> = triples.iter().filter(|triple| is_told(triple)).map(plain).collect();
     triples.retain(|triple| !told.contains(triple));
     Ok(Unfolded { graph: Graph { nodes, predicates, triples, prefixes }, left_out })
 }
 
-/// A fact without anything that is told of it but its type.
-fn plain(triple: &Read, fact_type: Option<FactType>) -> Read {
-    Read { valid_from: None, valid_until: None, source: None, fact_type, ..triple.clone() }
+/// A fact without anything that is told of it.
+fn plain(triple: &Read) -> Read {
+    let Read { subject, predicate, ref object, .. } = *triple;
+    let object = object.clone();
+    Read {
+        subject,
+        predicate,
+        object,
+        valid_from: None,
+        valid_until: None,
+        source: None,
+        fact_type: None,
+        ids: Ids::default(),
+    }
 }
 
 /// What a history tells of a fact that is taken.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Manner {
     from: Option<DateTime<Utc>>,
     until: Option<DateTime<Utc>>,
     source: Option<usize>,
     fact_type: Option<FactType>,
+    ids: Ids,
 }
 
 fn is_named(graph: &Graph, object: &Object, iri: &str) -> bool {
@@ -231,7 +279,7 @@ impl Unfolding<'_> {
     }
 
     fn add(&mut self, subject: usize, predicate: &str, object: &Object, manner: Manner) {
-        let Manner { from: valid_from, until: valid_until, source, fact_type } = manner;
+        let Manner { from: valid_from, until: valid_until, source, fact_type, ids } = manner;
         let subject = self.node(subject);
         let source = source.map(|source| self.node(source));
         let object = match object {
@@ -242,6 +290,6 @@ impl Unfolding<'_> {
             self.to.predicates.push(predicate.to_owned());
             self.to.predicates.len() - 1
         });
-        self.to.triples.push(Read { subject, predicate, object, valid_from, valid_until, source, fact_type });
+        self.to.triples.push(Read { subject, predicate, object, valid_from, valid_until, source, fact_type, ids });
     }
 }

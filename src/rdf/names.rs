@@ -43,6 +43,11 @@ pub fn entities_of_zone(base: &str, zone: i64) -> String {
     format!("{base}entities/of/{zone}")
 }
 
+/// The zone whose entities lie under the document with this IRI, if it is such a one.
+pub fn zone_of_entities(base: &str, iri: &str) -> Option<i64> {
+    iri.strip_prefix(base)?.strip_prefix("entities/of/")?.parse().ok()
+}
+
 /// Whether an IRI is one of those by which the service finds the documents that hold entities. A node of a graph that took one would get what
 /// others import.
 pub fn is_reserved(base: &str, iri: &str) -> bool {

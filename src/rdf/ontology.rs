@@ -384,7 +384,7 @@ fn part(graph: &Graph, triples: &[usize], nodes: &[usize]) -> (Graph, Vec<usize>
         if predicate == next {
             part.predicates.push(graph.predicates[triple.predicate].clone());
         }
-        part.triples.push(Triple { subject, predicate, object, ..*triple });
+        part.triples.push(Triple { subject, predicate, object, ..triple.clone() });
     }
     (part, classes)
 }

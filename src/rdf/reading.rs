@@ -42,6 +42,17 @@ pub struct Triple {
     /// The document that states it, by its position, and whether it may go stale, if a history says so.
     pub source: Option<usize>,
     pub fact_type: Option<FactType>,
+    /// The documents of the store that the history is of, if it names them.
+    pub ids: Ids,
+}
+
+/// Documents by their ids in another store: one IRI may stand for a document in each of many closed places.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ids {
+    pub subject: Option<i64>,
+    pub object: Option<i64>,
+    /// Those that state the fact, the one that stated it first at the beginning.
+    pub sources: Vec<i64>,
 }
 
 /// A graph, in the order of its text.
@@ -116,8 +127,16 @@ pub fn read(text: &str, syntax: RdfSyntax, base: Option<&str>, most: usize) -> R
                 Object::Literal { datatype: iri(datatype.to_owned(), &mut budget)?, value, language }
             }
         };
-        let triple =
-            Triple { subject, predicate, object, valid_from: None, valid_until: None, source: None, fact_type: None };
+        let triple = Triple {
+            subject,
+            predicate,
+            object,
+            valid_from: None,
+            valid_until: None,
+            source: None,
+            fact_type: None,
+            ids: Ids::default(),
+        };
         if seen.insert(triple.clone()) {
             if triples.len() == most {
                 let detail = format!("the text has more than {most} triples");

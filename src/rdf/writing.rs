@@ -1,5 +1,5 @@
 //! Writes facts as Turtle.
-use super::{history, names};
+use super::{history, names, reading::Ids};
 use crate::{
     graph::named,
     store::{ontologies::SaidRow, triples::export::Edge},
@@ -68,6 +68,11 @@ impl Writer {
                 invalidated_at: edge.invalidated_at,
                 derived_by: edge.derived_by,
                 fact_type: edge.fact_type.0,
+                ids: Ids {
+                    subject: Some(edge.subject_id.0),
+                    object: edge.object_id.map(|id| id.0),
+                    sources: edge.cited.iter().map(|id| id.0).collect(),
+                },
                 source: edge.source_id.map(|id| {
                     let iri = edge.source_iri.unwrap_or_else(|| named::document_iri(&self.base, id));
                     NamedNode::new_unchecked(iri)

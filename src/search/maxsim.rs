@@ -10,7 +10,7 @@ use half::f16;
 use pgvector::HalfVector;
 use std::{collections::HashMap, sync::Arc};
 use svc_client::{
-    Failure,
+    Code, Failure,
     wire::{RunnerTextKind, Settled},
 };
 use svc_ids::DocumentId;
@@ -27,6 +27,9 @@ pub const TOGETHER: usize = 16;
 /// The sum of the cosines for each of the documents that has token vectors of the model.
 pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<HashMap<DocumentId, f64>, Failure> {
     let model = core.model().await?;
+    if !has_a_width(&core.settings, model.native_width()) {
+        return Err(none_stored(&core.settings, model.name(), model.native_width()));
+    }
     let query = Arc::new(model.query_token_vectors(query.to_owned()).await.or_fail()?);
     let mut scores = HashMap::with_capacity(ids.len());
     for ids in ids.chunks(AT_ONCE) {
@@ -49,14 +52,28 @@ pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<Hash
             }
             Ok::<_, ModelError>(scores)
         });
-        scores.extend(scored.await.map_err(|error| Failure::new(svc_client::Code::Internal, error))?.or_fail()?);
+        scores.extend(scored.await.map_err(|error| Failure::new(Code::Internal, error))?.or_fail()?);
     }
     Ok(scores)
 }
 
-/// The token vectors of texts. An empty text, and one that is too long for them, has none.
-pub async fn made(model: &Model, rows: &[&TextRow]) -> Result<Vec<(DocumentId, TokenVectors)>, EmbedError> {
+/// The token vectors of texts. An empty text, and one that is too long for them, has none; no text has any if the model has none of the widths
+/// of the settings.
+pub async fn made(
+    settings: &Settings,
+    model: &Model,
+    rows: &[&TextRow],
+) -> Result<Vec<(DocumentId, TokenVectors)>, EmbedError> {
     let rows: Vec<&TextRow> = rows.iter().copied().filter(|row| !row.content.is_empty()).collect();
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    if !has_a_width(settings, model.native_width()) {
+        if let Some(problem) = widths_problem(settings, model.name(), model.native_width()) {
+            tracing::warn!(texts = rows.len(), problem, "the texts get no token vectors");
+        }
+        return Ok(Vec::new());
+    }
     let text = |row: &TextRow| super::text(&row.usetype, &row.title, &row.content);
     let mut found = Vec::with_capacity(rows.len());
     for part in rows.chunks(TOGETHER) {
@@ -88,6 +105,9 @@ pub async fn fill(core: &Core, ids: &[DocumentId]) -> Result<(), Failure> {
         return Ok(());
     }
     let model = core.model().await?;
+    if !has_a_width(&core.settings, model.native_width()) {
+        return Ok(());
+    }
     let mut conn = core.pool.acquire().await.or_fail()?;
     let present = store::token_vectors::present(&mut conn, &wanted, model.identity()).await.or_fail()?;
     drop(conn);
@@ -105,7 +125,7 @@ async fn fill_some(core: &Core, model: &Model, ids: &[DocumentId]) -> Result<(),
     let texts = store::nodes::texts(&mut conn, ids).await.or_fail()?;
     drop(conn);
     let settled: Vec<&TextRow> = texts.iter().filter(|row| row.settled.0 == Settled::Settled).collect();
-    let made = made(model, &settled).await.or_fail()?;
+    let made = made(&core.settings, model, &settled).await.or_fail()?;
     let mut tx = store::transaction::begin(&core.pool).await.or_fail()?;
     store::locks::documents(&mut tx, ids).await.or_fail()?;
     // What has changed meanwhile has a task of its own, which makes them.
@@ -120,13 +140,14 @@ async fn fill_some(core: &Core, model: &Model, ids: &[DocumentId]) -> Result<(),
     tx.commit().await.or_fail()
 }
 
-/// The tokens of a document to store: the most important share of them, in the widths of the settings.
+/// The tokens of a document to store: the most important share of them, in the widths of the settings. If the model has none of these, this
+/// fails.
 pub fn rows<'a>(settings: &Settings, model: &'a str, tokens: &TokenVectors) -> Result<TokenRows<'a>, Failure> {
     let kept = tokens.most_important(settings.token_top_percent);
     let mut vectors: [Vec<HalfVector>; 3] = Default::default();
     let (mut pack, mut pack_width) = (Vec::new(), 0);
     for (column, width) in vectors.iter_mut().zip(WIDTHS) {
-        // The start refuses a width beyond the model's.
+        // The start refuses a width beyond the model's, unless a runner was away and the model was not known.
         if !settings.token_embed_dims.contains(&width) || width > tokens.width {
             continue;
         }
@@ -136,6 +157,9 @@ pub fn rows<'a>(settings: &Settings, model: &'a str, tokens: &TokenVectors) -> R
         pack = halves.iter().flatten().flat_map(|half| half.to_le_bytes()).collect();
         pack_width = width;
         column.extend(halves.into_iter().map(HalfVector::from));
+    }
+    if pack_width == 0 {
+        return Err(none_stored(settings, model, tokens.width));
     }
     Ok(TokenRows {
         model,
@@ -148,15 +172,83 @@ pub fn rows<'a>(settings: &Settings, model: &'a str, tokens: &TokenVectors) -> R
     })
 }
 
+/// Whether the settings name a width that a model of this width has. Without one, documents have no token vectors.
+fn has_a_width(settings: &Settings, native_width: usize) -> bool {
+    settings.token_embed_dims.iter().any(|&width| width <= native_width)
+}
+
+/// The 501 for who needs token vectors where none are stored.
+fn none_stored(settings: &Settings, model: &str, native_width: usize) -> Failure {
+    let problem = widths_problem(settings, model, native_width);
+    let detail =
+        problem.unwrap_or_else(|| "no token vectors are stored here: SVC_TOKEN_EMBED_DIMS names no width".into());
+    Failure::new(Code::NotConfigured, detail)
+        .with("setting", "SVC_TOKEN_EMBED_DIMS")
+        .with("remedy", "name a width there that the model has, or search by vectors, words or both")
+}
+
 /// What prevents the settings' widths from being stored with a model of this width.
 pub fn widths_problem(settings: &Settings, model: &str, native_width: usize) -> Option<String> {
     let widest = *settings.token_embed_dims.iter().max()?;
     let fitting: Vec<String> = WIDTHS.iter().filter(|&&width| width <= native_width).map(usize::to_string).collect();
+    let instead = match fitting.is_empty() {
+        true => "[], which stores none".to_owned(),
+        false => format!("of {}", fitting.join(", ")),
+    };
     (widest > native_width).then(|| {
         format!(
             "SVC_TOKEN_EMBED_DIMS asks for token vectors of {widest} components, but the model {model} gives {native_width}; \
-             take of {}, or a wider SVC_EMBEDDING_MODEL",
-            if fitting.is_empty() { "none".to_owned() } else { fitting.join(", ") }
+             take {instead}, or a wider SVC_EMBEDDING_MODEL"
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn settings(widths: &str) -> Settings {
+        let set = [("HOME", "/nonexistent"), ("SVC_TOKEN_EMBED_DIMS", widths)];
+        let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Settings::load(Some(Path::new("/dev/null")), set.into_iter()).unwrap()
+    }
+
+    /// One token of a model of this width.
+    fn token(width: usize) -> TokenVectors {
+        TokenVectors {
+            token_ids: vec![7],
+            offsets: vec![0..3; 1],
+            width,
+            values: vec![1.0; width],
+            importance: vec![1.0],
+            tiers: vec![10],
+        }
+    }
+
+    #[test]
+    fn widths_beyond_the_model_s_are_left_out_and_without_any_other_there_are_no_rows() {
+        for (widths, stored) in [("[256]", 256_i32), ("[256, 384]", 384), ("[384, 512]", 384)] {
+            let (settings, token) = (settings(widths), token(384));
+            let rows = rows(&settings, "model@0", &token).unwrap();
+            assert_eq!((rows.width, rows.pack.len(), rows.places), (stored, 2 * stored as usize, vec![0]), "{widths}");
+        }
+        for (widths, width, said) in
+            [("[512]", 384, "take of 256, 384"), ("[256]", 32, "take []"), ("[]", 384, "no width")]
+        {
+            let failure = rows(&settings(widths), "model@0", &token(width)).map(|rows| rows.width).unwrap_err();
+            assert_eq!(
+                (failure.code, failure.members["setting"].as_str()),
+                (Code::NotConfigured, Some("SVC_TOKEN_EMBED_DIMS"))
+            );
+            assert!(failure.detail.contains(said), "{failure:?}");
+            assert!(!has_a_width(&settings(widths), width));
+        }
+    }
+
+    #[test]
+    fn a_model_that_is_too_narrow_for_every_width_can_be_started_without_token_vectors() {
+        assert!(widths_problem(&settings("[256]"), "model", 32).is_some_and(|problem| problem.contains("take []")));
+        assert_eq!(widths_problem(&settings("[]"), "model", 32), None);
+    }
 }

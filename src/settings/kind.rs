@@ -317,18 +317,22 @@ pub(super) fn targets() -> Kind<Vec<AllowedTarget>> {
     Kind { blank: true, ..Kind::new(takes, read, write).bare() }
 }
 
-/// One or more numbers of a fixed set, each at most once, as a JSON list or separated by commas.
+/// Numbers of a fixed set, each at most once, as a JSON list or separated by commas. Only brackets show that none is meant.
 pub(super) fn some_of(set: &'static [usize]) -> Kind<Vec<usize>> {
     let read = |text: &str| {
-        let text = text.trim_start_matches('[').trim_end_matches(']');
-        let mut numbers: Vec<usize> = text.split(',').map(|n| n.trim().parse()).collect::<Result<_, _>>().ok()?;
+        let within = text.trim_start_matches('[').trim_end_matches(']').trim();
+        if within.is_empty() {
+            return (!text.is_empty()).then(Vec::new);
+        }
+        let mut numbers: Vec<usize> = within.split(',').map(|n| n.trim().parse()).collect::<Result<_, _>>().ok()?;
         let count = numbers.len();
         numbers.sort_unstable();
         numbers.dedup();
         (numbers.len() == count && numbers.iter().all(|n| set.contains(n))).then_some(numbers)
     };
     let set: Vec<_> = set.iter().map(usize::to_string).collect();
-    Kind::new(format!("a list of one or more of {}", set.join(", ")), read, |numbers| format!("{numbers:?}")).bare()
+    let takes = format!("a list of any of {}, or [] for none", set.join(", "));
+    Kind::new(takes, read, |numbers| format!("{numbers:?}")).bare()
 }
 
 /// A JSON object whose values are texts.

@@ -155,7 +155,7 @@ settings! {
         SVC_DATABASE_POOL_SIZE database_pool_size: usize = "16", kind::integer(2..=1000);
         /// When migrations are applied at the start: blank: only on the embedded database; auto: on any database.
         SVC_MIGRATE migrate: Migrate = "", kind::choice(&[("", Migrate::Embedded), ("auto", Migrate::Auto)]);
-        /// Folder of the embedded PostgreSQL server (it holds bin/postgres); blank: postgres in the cache folder.
+        /// Folder of the embedded PostgreSQL server (it holds bin/postgres); blank: postgres in the cache folder, or in the release if that has none.
         SVC_POSTGRES_HOME postgres_home: PathBuf = "", kind::folder();
     }
     "Stored bytes" {
@@ -304,7 +304,7 @@ settings! {
         SVC_CHUNK_MAX_CHARS chunk_max_chars: usize = "1800", kind::integer(100..=1_000_000);
         /// Address from which models are fetched; blank: the one in HF_ENDPOINT, else the public hub.
         SVC_HUB_ENDPOINT hub_endpoint: String = "", kind::web_address();
-        /// Whether fetching models is forbidden; then a model that is not in the cache folder stops the start.
+        /// Whether fetching models is forbidden; then a model that is neither in the cache folder nor in the release stops the start.
         SVC_HUB_OFFLINE hub_offline: bool = "false", kind::flag();
         /// Longest time that the hub may be silent.
         SVC_HUB_TIMEOUT_SECONDS hub_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);

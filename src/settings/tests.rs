@@ -89,10 +89,20 @@ fn bad_values_are_all_told_with_name_value_and_what_is_taken() {
     for part in [
         "SVC_BM25_B is \"2\" (environment), but takes a number from 0 to 1",
         "SVC_LISTEN is \"nowhere\" (environment), but takes an IP address and a port",
-        "SVC_TOKEN_EMBED_DIMS is \"[256, 300]\" (environment), but takes a list of one or more of 256, 384, 512",
+        "SVC_TOKEN_EMBED_DIMS is \"[256, 300]\" (environment), but takes a list of any of 256, 384, 512, or [] for none",
         "SVC_WORKER_REAP_SECONDS is \"soon\" (file ",
     ] {
         assert!(message.contains(part), "{part} in {message}");
+    }
+}
+
+#[test]
+fn no_width_of_token_vectors_is_a_value_too() {
+    for settings in [load(None, &[("SVC_TOKEN_EMBED_DIMS", "[]")]), load(Some("token_embed_dims = []"), &[])] {
+        let settings = settings.unwrap();
+        assert!(settings.token_embed_dims.is_empty());
+        let rows = settings.rows();
+        assert!(rows.iter().any(|row| row.name == "SVC_TOKEN_EMBED_DIMS" && row.value == "[]"));
     }
 }
 
@@ -108,7 +118,8 @@ fn hostile_values_are_refused() {
         ("SVC_MAX_UPLOAD_BYTES", "0"),
         ("SVC_DATABASE_POOL_SIZE", "1000000000000"),
         ("SVC_TOKEN_TOP_PERCENT", "0"),
-        ("SVC_TOKEN_EMBED_DIMS", "[]"),
+        ("SVC_TOKEN_EMBED_DIMS", "[256, 256]"),
+        ("SVC_TOKEN_EMBED_DIMS", "[256, ]"),
         ("SVC_TASK_BADGES", "[\"a\"]"),
         ("SVC_DATABASE_URL", "mysql://a"),
         ("SVC_DATABASE_READ_URL", "postgres://a,mysql://b"),
@@ -283,6 +294,34 @@ fn blanks_fall_back() {
     assert_eq!(address(&[("SVC_LISTEN", "0.0.0.0:9000")]), "http://127.0.0.1:9000");
     assert_eq!(address(&[("SVC_LISTEN", "[::]:9000")]), "http://[::1]:9000");
     assert_eq!(address(&[("SVC_URL", "https://svc.example/")]), "https://svc.example");
+}
+
+/// Who cannot write to the folder of a release names another one for the models that are fetched.
+#[test]
+fn a_release_brings_the_server_that_another_cache_folder_lacks() {
+    let (release, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let fill = |env: &[(&str, &str)], release: Option<&Path>| {
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut settings = Settings::read(source::Source::new(None, env).unwrap()).unwrap();
+        let home = Some(PathBuf::from("/home/reader"));
+        let home = Home { home, release: release.map(Path::to_owned), ..Home::of(&BTreeMap::new()) };
+        settings.fill_blanks(&home).unwrap();
+        settings
+    };
+    let elsewhere = [("SVC_CACHE_DIR", cache.path().to_str().unwrap())];
+    let blank = fill(&[], Some(release.path()));
+    assert_eq!((&*blank.cache_dir, blank.postgres_home), (release.path(), release.path().join("postgres")));
+    let named = fill(&elsewhere, Some(release.path()));
+    assert_eq!(named.postgres_home, release.path().join("postgres"));
+    assert_eq!(named.models_dir(), cache.path().join("models"));
+    let own = [elsewhere[0], ("SVC_POSTGRES_HOME", "/opt/postgres")];
+    assert_eq!(fill(&own, Some(release.path())).postgres_home, Path::new("/opt/postgres"));
+    assert_eq!(fill(&elsewhere, None).postgres_home, cache.path().join("postgres"));
+
+    let fetched = cache.path().join("postgres/bin");
+    fs::create_dir_all(&fetched).unwrap();
+    fs::write(fetched.join("postgres"), "").unwrap();
+    assert_eq!(fill(&elsewhere, Some(release.path())).postgres_home, cache.path().join("postgres"));
 }
 
 #[test]

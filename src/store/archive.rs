@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use pgvector::HalfVector;
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
-use svc_client::wire::{DetectedBy, Settled};
+use svc_client::wire::{ArchivedEntity, ArchivedKey, DetectedBy, Settled};
 use svc_ids::{DocumentId, IndexId, PrincipalId};
 pub use taking_in::*;
 pub use tokens::{Packed, TokenRow, packed, text_hashes, tokens};
@@ -88,6 +88,10 @@ pub struct Exported {
     pub parent_id: Option<DocumentId>,
     pub is_parent_readable: bool,
     pub guard: DocumentId,
+    /// Whether its guard is above it, at or under the document that is exported.
+    pub is_guard_inside: bool,
+    pub keys: Option<Json<Vec<ArchivedKey>>>,
+    pub entity: Option<Json<ArchivedEntity>>,
     pub title: String,
     pub content: String,
     pub structured_content: Json<Map<String, Value>>,
@@ -119,21 +123,31 @@ pub struct Exported {
     pub failed_children: Option<i32>,
 }
 
-/// The documents among `ids` that the scope covers, in any order, with the evidence of these names.
+/// The documents among `ids` that the scope covers, in any order, with the evidence of these names; all are at or under `root`. What hangs on names
+/// of others is the owner's to see.
 pub async fn read(
     conn: &mut PgConnection,
     scope: &Readable,
     ids: &[DocumentId],
     evidence: &[&str],
     index: Option<IndexId>,
+    root: Option<DocumentId>,
 ) -> sqlx::Result<Vec<Exported>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, ids.to_vec());
     add(&mut arguments, evidence.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
     add(&mut arguments, index);
+    add(&mut arguments, root);
     sqlx::query_as_with(
         concat!(
-            "SELECT d.id, d.parent_id, d.guard, d.title, d.content, d.structured_content, d.usetype, d.position, d.event_time, d.created_at,
+            "SELECT d.id, d.parent_id, d.guard,
+                    coalesce(array_position(d.path, d.guard) >= coalesce(array_position(d.path, $6::bigint), 1), false)
+                    AND d.id IS DISTINCT FROM $6 AS is_guard_inside,
+                    CASE WHEN $1 THEN (SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object('principal', p.name, 'key', k.key)) ORDER BY k.key, p.name)
+                                         FROM document_keys k LEFT JOIN principals p ON p.id = k.principal_id
+                                        WHERE k.document_id = d.id AND NOT starts_with(k.key, 'archive:')) END AS keys,
+                    CASE WHEN $1 THEN (SELECT jsonb_build_object('name', e.name_key, 'kind', e.type_key) FROM entity_names e WHERE e.document_id = d.id) END AS entity,
+                    d.title, d.content, d.structured_content, d.usetype, d.position, d.event_time, d.created_at,
                     d.updated_at, d.content_hash, d.settled,
                     EXISTS (SELECT FROM documents p WHERE p.id = d.parent_id AND p.guard <> -1 AND ($1::boolean OR p.guard = ANY($2::bigint[]))) AS is_parent_readable,
                     o.rule, o.anchor, g.iri, g.blank, v.embed_model, v.weight, v.embed,

@@ -335,6 +335,22 @@ pub async fn garbage(conn: &mut PgConnection, kept: Duration, limit: i64) -> sql
     .await
 }
 
+/// Puts off garbage that the object store would not delete, so that what has been garbage for long enough goes before it meanwhile.
+pub async fn put_off_garbage(
+    conn: &mut PgConnection,
+    keys: &[String],
+    kept: Duration,
+    pause: Duration,
+) -> sqlx::Result<()> {
+    sqlx::query("UPDATE blob_garbage SET since = now() - $2 + $3 WHERE object = ANY($1) AND since <= now() - $2")
+        .bind(keys)
+        .bind(interval(kept))
+        .bind(interval(pause))
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
 /// Forgets garbage that is gone from the object store.
 pub async fn forget_garbage(conn: &mut PgConnection, keys: &[String]) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM blob_garbage WHERE object = ANY($1)").bind(keys).execute(conn).await.map(|_| ())

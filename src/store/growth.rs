@@ -26,9 +26,9 @@ pub enum Timed {
     Bm25,
     /// A claim of tasks.
     Claim,
-    /// An embed task.
+    /// An embed task that did not fail.
     Embed,
-    /// What models took of an embed task.
+    /// What models took of an embed task, also of one that failed.
     Encode,
 }
 

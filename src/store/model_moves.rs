@@ -528,7 +528,7 @@ pub async fn end(conn: &mut PgConnection) -> sqlx::Result<bool> {
     Ok(ended.rows_affected() > 0)
 }
 
-/// Deletes some vectors that a move made which was called off; says whether there were any. Once there are none, that move is over.
+/// Deletes some vectors that a move made which was called off; says whether there were any.
 pub async fn undo(conn: &mut PgConnection, model: &str) -> sqlx::Result<bool> {
     let found: Vec<DocumentId> = sqlx::query_scalar(
         "SELECT c.document_id FROM document_vectors c WHERE c.embed_model = $1
@@ -538,14 +538,19 @@ pub async fn undo(conn: &mut PgConnection, model: &str) -> sqlx::Result<bool> {
     .bind(DELETED)
     .fetch_all(&mut *conn)
     .await?;
-    if !found.is_empty() {
-        // Whoever writes vectors locks the documents first, so that nobody waits in a circle.
-        super::locks::documents(conn, &found).await?;
-        take_back(conn, &found, model).await?;
-        return Ok(true);
+    if found.is_empty() {
+        return Ok(false);
     }
+    // Whoever writes vectors locks the documents first, so that nobody waits in a circle.
+    super::locks::documents(conn, &found).await?;
+    take_back(conn, &found, model).await?;
+    Ok(true)
+}
+
+/// Ends a move that was called off, of which nothing is left.
+pub async fn end_undone(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("UPDATE model_moves SET state = 'cancelled', ended_at = now() WHERE state = 'cancelling'")
         .execute(conn)
-        .await?;
-    Ok(false)
+        .await
+        .map(|_| ())
 }

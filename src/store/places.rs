@@ -1,8 +1,8 @@
 //! Places in the tree that may be written: the proof that whoever changes something there has the right to.
 //!
 //! A function that changes a document, or what hangs on it, takes a [`Place`], and only this module makes one out of a
-//! [`Writable`]. So a handler that forgets to ask for the right does not compile. One change needs no such right: see
-//! [`find_locked_file`].
+//! [`Writable`]. So a handler that forgets to ask for the right does not compile. Two changes need no such right: see
+//! [`find_locked_file`] and [`find_for_operator`].
 use super::{
     documents::add,
     scope::{Readable, Writable, readable},
@@ -90,6 +90,13 @@ pub async fn find(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> 
     sqlx::query_as_with(query, arguments).fetch_optional(conn).await
 }
 
+/// Finds a node without locking it, also one that a reprocess builds and no scope covers. It is for an operator who works on the database
+/// itself, such as on where the stored bytes of all files are.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn find_for_operator(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<Place>> {
+    sqlx::query_as("SELECT id, path FROM documents WHERE id = $1").bind(id).fetch_optional(conn).await
+}
+
 /// Those of the nodes above a place that the scope covers.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn above(conn: &mut PgConnection, scope: &Writable, place: &Place) -> sqlx::Result<Vec<i64>> {
@@ -100,7 +107,8 @@ pub async fn above(conn: &mut PgConnection, scope: &Writable, place: &Place) -> 
 }
 
 /// Finds a file that is not read because its password is missing, for a caller that may read it and has its bytes with their password: what
-/// that caller adds tells the store nothing that is not in them. `None` if the task of this type, which opens it, ended in another way.
+/// that caller adds tells the store nothing that is not in them. `None` if the task of this type, which opens it, ended in another way than
+/// with one of these codes.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn find_locked_file(
     conn: &mut PgConnection,
@@ -108,17 +116,19 @@ pub async fn find_locked_file(
     id: DocumentId,
     content_hash: &str,
     opened_by: &str,
+    refused_as: &[&'static str],
 ) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     add(&mut arguments, content_hash.to_owned());
     add(&mut arguments, opened_by.to_owned());
+    add(&mut arguments, refused_as.to_vec());
     let query = concat!(
         "SELECT d.id, d.path FROM documents d JOIN document_blobs b ON b.document_id = d.id
            JOIN LATERAL (SELECT t.id, t.status, t.final FROM task_queue t
                           WHERE t.scope_document_id = d.id AND t.task_type = $5 ORDER BY t.id DESC LIMIT 1) t ON true
           WHERE d.id = $3 AND b.content_hash = $4 AND t.status <> 'completed'
-            AND (NOT t.final OR 'encrypted' = (SELECT a.code FROM task_attempts a WHERE a.document_id = d.id AND a.task_id = t.id ORDER BY a.id DESC LIMIT 1))
+            AND (NOT t.final OR (SELECT a.code FROM task_attempts a WHERE a.document_id = d.id AND a.task_id = t.id ORDER BY a.id DESC LIMIT 1) = ANY($6))
             AND ",
         readable!()
     );

@@ -5,13 +5,14 @@
 use super::{
     advisory::AdvisoryLock,
     away::LOCK_NOT_AVAILABLE,
+    model_moves,
     scope::{Readable, visible},
     search::Eligible,
     transaction,
     vectors::{self, Index, LOOKED_AT, Layout, Stored, index_name},
 };
 use pgvector::HalfVector;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgExecutor, PgPool};
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 use svc_ids::DocumentId;
 
@@ -274,20 +275,20 @@ async fn copy_after(pool: &PgPool, after: i64, batch: i64) -> sqlx::Result<(i64,
 }
 
 /// The HNSW indexes of the present table that svc made, each with what follows the table's name in its definition.
-async fn indexes(pool: &PgPool) -> sqlx::Result<BTreeMap<String, String>> {
+async fn indexes(connection: impl PgExecutor<'_>) -> sqlx::Result<BTreeMap<String, String>> {
     let found: Vec<(String, String)> = sqlx::query_as(concat!(
         "SELECT c.relname::text, substring(pg_get_indexdef(c.oid) FROM ' USING .*') ",
         made_by_svc!(),
         " AND i.indrelid = to_regclass($1)"
     ))
     .bind(PRESENT)
-    .fetch_all(pool)
+    .fetch_all(connection)
     .await?;
     Ok(found.into_iter().collect())
 }
 
 /// What is left of indexes whose building was stopped and that nobody wants any more: each write would go to them too.
-async fn half_built(pool: &PgPool) -> sqlx::Result<Vec<String>> {
+async fn half_built(connection: impl PgExecutor<'_>) -> sqlx::Result<Vec<String>> {
     sqlx::query_scalar(
         "SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
           WHERE a.amname = 'hnsw' AND c.relname ~ '^document_vectors_([0-9]+_[0-9]+_)?(bits_)?[0-9]+_[0-9a-f]{12}$'
@@ -297,7 +298,7 @@ async fn half_built(pool: &PgPool) -> sqlx::Result<Vec<String>> {
           ORDER BY 1",
     )
     .bind(PRESENT)
-    .fetch_all(pool)
+    .fetch_all(connection)
     .await
 }
 
@@ -400,43 +401,50 @@ async fn build_of(pool: &PgPool, model: &str, width: usize, tell: &mut impl FnMu
 /// Makes the index of a model's vectors if they have none, while others write to the table, which is large by now. If somebody else changes
 /// indexes, a later call does; says whether nobody did.
 pub async fn add_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<bool> {
+    add(pool, model, width, false).await
+}
+
+/// The same for a move to the model. Nobody would ever drop an index that comes after the move was called off, so then none is made.
+pub async fn add_index_of_move(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<bool> {
+    add(pool, model, width, true).await
+}
+
+async fn add(pool: &PgPool, model: &str, width: usize, is_of_move: bool) -> sqlx::Result<bool> {
     let mut holder = PgConnection::connect_with(&pool.connect_options()).await?;
     let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
         .bind(AdvisoryLock::Reindex.key())
         .fetch_one(&mut holder)
         .await?;
-    // Whoever held the lock may have made it.
-    let built = if is_alone && !has_index(&mut holder, model).await? {
-        build_of(pool, model, width, &mut |_: Step| ()).await
-    } else {
-        Ok(())
-    };
+    // Whoever held the lock may have made it, or have ended the move.
+    let is_wanted = is_alone
+        && !has_index(&mut holder, model).await?
+        && (!is_of_move || model_moves::serves(&mut holder, model).await?.is_some());
+    let built = if is_wanted { build_of(pool, model, width, &mut |_: Step| ()).await } else { Ok(()) };
     // With the connection its lock goes.
     let closed = holder.close().await;
     built?;
     closed.map(|()| is_alone)
 }
 
-/// Drops the indexes of the vectors of other models than this one. If somebody else changes indexes or holds the table, a later call does.
-pub async fn drop_indexes_of_others(pool: &PgPool, model: &str) -> sqlx::Result<()> {
-    let own = hash_of(model);
-    let drop = |name: &String| format!("DROP INDEX IF EXISTS {name};");
-    let drops: String = indexes(pool).await?.keys().filter(|name| !name.ends_with(&own)).map(drop).collect();
-    if drops.is_empty() {
-        return Ok(());
-    }
+/// Drops the indexes of the vectors of other models than this one; says whether none is left. If somebody else changes indexes, who may be making
+/// one, or holds the table, a later call does.
+pub async fn drop_indexes_of_others(pool: &PgPool, model: &str) -> sqlx::Result<bool> {
     let mut tx = transaction::begin(pool).await?;
     let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
         .bind(AdvisoryLock::Reindex.key())
         .fetch_one(&mut *tx)
         .await?;
     if !is_alone {
-        return tx.rollback().await;
+        return tx.rollback().await.map(|()| false);
     }
+    let own = hash_of(model);
+    let whole = indexes(&mut *tx).await?.into_keys();
+    let others = whole.chain(half_built(&mut *tx).await?).filter(|name| !name.ends_with(&own));
+    let drops: String = others.map(|name| format!("DROP INDEX IF EXISTS {name};")).collect();
     let bounded = format!("SET LOCAL lock_timeout = '300ms'; {drops}");
     match sqlx::raw_sql(AssertSqlSafe(bounded)).execute(&mut *tx).await {
-        Ok(_) => tx.commit().await,
-        Err(error) if is_in_the_way(&error) => tx.rollback().await,
+        Ok(_) => tx.commit().await.map(|()| true),
+        Err(error) if is_in_the_way(&error) => tx.rollback().await.map(|()| false),
         Err(error) => Err(error),
     }
 }

@@ -64,7 +64,7 @@ async fn step(core: &Core) -> sqlx::Result<Duration> {
     let is_called_off = last.state.0 == ModelMoveState::Cancelling;
     let has_index = is_called_off || reindex::has_index(&mut *core.pool.acquire().await?, &last.to_model).await?;
     if !has_index && let Some(width) = width(core, &last.to_model).await {
-        reindex::add_index(&core.pool, &last.to_model, width).await?;
+        reindex::add_index_of_move(&core.pool, &last.to_model, width).await?;
     }
     // No document moves until this commits, because each task gets the region of its document's place.
     let mut tx = transaction::begin_creating(&core.pool).await?;
@@ -82,12 +82,11 @@ async fn step(core: &Core) -> sqlx::Result<Duration> {
         core.wake.notify(Lanes::of(Lane::Model));
     }
     // These hold no lock on the move, because tasks that hold documents wait for that one.
-    let is_left = match state {
-        ModelMoveState::Emptying if moved.is_known => empty(core, to).await?,
-        ModelMoveState::Cancelling => undo(core, &moved).await?,
-        _ => false,
-    };
-    Ok(if is_left { Duration::ZERO } else { AT_WORK })
+    match state {
+        ModelMoveState::Emptying if moved.is_known => empty(core, to).await,
+        ModelMoveState::Cancelling => undo(core, &moved).await,
+        _ => Ok(AT_WORK),
+    }
 }
 
 /// The width of a model, if this process has it. A runner is asked, since nobody else may: where nothing is to be embedded, no task does.
@@ -172,29 +171,40 @@ async fn end_pass(tx: &mut PgConnection, moved: &Move) -> sqlx::Result<()> {
     model_moves::begin_pass(tx).await
 }
 
-/// Deletes some vectors of models that do not serve any more; says whether there may be more.
-async fn empty(core: &Core, to: &str) -> sqlx::Result<bool> {
-    reindex::drop_indexes_of_others(&core.pool, to).await?;
+/// Drops the indexes of models that do not serve any more and deletes some of their vectors, and ends the move once none of either is left. Returns
+/// how long to wait for the next step.
+async fn empty(core: &Core, to: &str) -> sqlx::Result<Duration> {
+    let is_dropped = reindex::drop_indexes_of_others(&core.pool, to).await?;
     let mut tx = transaction::begin(&core.pool).await?;
     let is_left = model_moves::delete_others(&mut tx, to).await?;
-    let is_idle = !is_left && model_moves::unfinished(&mut tx, REEMBED.name).await? == 0;
-    if is_idle && model_moves::end(&mut tx).await? {
+    let is_over = is_dropped && !is_left && model_moves::unfinished(&mut tx, REEMBED.name).await? == 0;
+    if is_over && model_moves::end(&mut tx).await? {
         tracing::info!(model = to, "the move to another model is done");
     }
     tx.commit().await?;
-    Ok(is_left)
+    Ok(match (is_dropped, is_left) {
+        // While somebody holds the table, searches wait for as long as this does, so they must have it in between.
+        (false, _) => PAUSE,
+        (true, true) => Duration::ZERO,
+        (true, false) => AT_WORK,
+    })
 }
 
-/// Deletes some vectors that a move made which was called off; says whether there may be more.
-async fn undo(core: &Core, moved: &Move) -> sqlx::Result<bool> {
+/// Deletes some vectors that a move made which was called off, and then their index; the move is over once none of either is left. Returns how long to
+/// wait for the next step.
+async fn undo(core: &Core, moved: &Move) -> sqlx::Result<Duration> {
     let mut tx = transaction::begin(&core.pool).await?;
     let is_left = model_moves::undo(&mut tx, &moved.to_model).await?;
     let others = is_left || model_moves::has_others(&mut tx, &moved.serving).await?;
     tx.commit().await?;
-    if !others {
-        reindex::drop_indexes_of_others(&core.pool, &moved.serving).await?;
+    if is_left {
+        return Ok(Duration::ZERO);
     }
-    Ok(is_left)
+    if !others && !reindex::drop_indexes_of_others(&core.pool, &moved.serving).await? {
+        return Ok(PAUSE);
+    }
+    model_moves::end_undone(&mut *core.pool.acquire().await?).await?;
+    Ok(AT_WORK)
 }
 
 #[cfg(test)]

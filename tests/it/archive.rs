@@ -1,5 +1,6 @@
 //! Parts of the tree that go from one store to another: the same up to ids, once each whatever is killed, and as closed as they were.
 mod hostile;
+mod names;
 mod odd;
 mod rights;
 mod round_trip;
@@ -10,8 +11,9 @@ use crate::{
     cli::{lines, svc},
     edits::patched,
     principals::{grant, idle, someone},
-    support::{PATIENCE, TOKEN, TestApp, Wish, http, invariants, queue_text, repository, sample, until},
+    support::{PATIENCE, TOKEN, TestApp, Wish, document, http, invariants, queue_text, repository, sample, until},
 };
+use oxrdf::Term;
 use oxttl::TurtleParser;
 use serde_json::{Value, json};
 use std::{
@@ -24,7 +26,7 @@ use svc_client::{
     FileUpload, Json, OptionalJson, RdfSyntax, RdfText,
     wire::{
         DocumentPath, FactPath, GrantRight, ImportQuery, Invalidation, NewBatch, NewFact, NewLink, NewPredicate,
-        TaskQuery, UploadQuery,
+        PageQuery, TaskQuery, UploadQuery, WaitQuery,
     },
 };
 
@@ -161,7 +163,7 @@ fn held(folder: &Path) -> Held {
         }
     };
     for document in &mut documents {
-        for pointer in ["/id", "/parent", "/container/root", "/anchor/source"] {
+        for pointer in ["/id", "/parent", "/guard", "/container/root", "/anchor/source"] {
             document.pointer_mut(pointer).into_iter().for_each(renumber);
         }
         // A blank node gets its IRI where it is imported.
@@ -185,7 +187,7 @@ fn held(folder: &Path) -> Held {
 /// What is believed and asserted, with its times, type and source.
 fn told(folder: &Path, numbers: &HashMap<i64, i64>) -> BTreeSet<String> {
     let text = fs::read(folder.join("facts.ttl")).unwrap();
-    let mut described: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    let mut described: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
     for triple in TurtleParser::new().for_slice(&text) {
         let triple = triple.unwrap();
         let number = |text: String| {
@@ -198,7 +200,13 @@ fn told(folder: &Path, numbers: &HashMap<i64, i64>) -> BTreeSet<String> {
         };
         if triple.subject.to_string().contains("urn:svc:triple/") {
             let of = described.entry(triple.subject.to_string()).or_default();
-            of.insert(triple.predicate.to_string(), number(triple.object.to_string()));
+            let object = match (&triple.object, triple.predicate.as_str().ends_with("Id")) {
+                (Term::Literal(id), true) => {
+                    id.value().parse().map_or(-1, |id: i64| numbers.get(&id).copied().unwrap_or(-1)).to_string()
+                }
+                (object, _) => number(object.to_string()),
+            };
+            of.entry(triple.predicate.to_string()).or_default().insert(object);
         }
     }
     let kept = described
@@ -407,34 +415,71 @@ async fn what_was_killed_at_any_step_goes_on_to_the_same_end() {
     other.end().await;
 }
 
-/// As ingestion moves the parts of a file into segments.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_moves_between_two_pages_of_an_export_comes_once() {
-    let (app, other) = (idle().await, idle().await);
+/// Three thousand documents under another one, or at the top.
+async fn many(app: &TestApp, parent: Option<i64>) -> Vec<i64> {
     let mut ids = Vec::new();
     for part in 0..6 {
-        let documents: Vec<Value> =
-            (0..500).map(|number| json!({"title": format!("{part} {number}"), "content": ""})).collect();
+        let documents: Vec<Value> = (0..500)
+            .map(|number| json!({"title": format!("{part} {number}"), "content": "", "parent_id": parent}))
+            .collect();
         let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
         let made = app.client.create_documents(Json(batch)).await.unwrap();
         ids.extend(made.documents.iter().map(|made| made.document_id));
     }
-    let folder = tempfile::tempdir().unwrap();
-    let archive = folder.path().join("archive");
-    let progress = folder.path().join("archive.part/progress.json");
+    ids
+}
+
+/// Begins an export and kills it once it has some pages of documents, and not all.
+async fn killed_between_pages(app: &TestApp, archive: &Path) {
+    let progress = archive.with_extension("part").join("progress.json");
     loop {
-        let mut child = started(&app, &["export", archive.to_str().unwrap()]);
+        let mut child = started(app, &["export", archive.to_str().unwrap()]);
         until("a page or the end", async || (progress.exists() || archive.exists()).then_some(())).await;
         child.kill().unwrap();
         child.wait().unwrap();
         let now: Value = fs::read(&progress).map_or(Value::Null, |text| serde_json::from_slice(&text).unwrap());
         if now["stage"] == "documents" && now["cursor"].is_string() {
-            break;
+            return;
         }
         // The kill came too late.
-        let _ = fs::remove_dir_all(&archive);
+        let _ = fs::remove_dir_all(archive);
         let _ = fs::remove_dir_all(progress.parent().unwrap());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_closed_between_two_pages_of_an_export_is_closed_where_it_comes_in() {
+    let (app, other) = (idle().await, idle().await);
+    let top = app.client.create_document(WaitQuery::default(), Json(document("Folder", ""))).await.unwrap().id;
+    let ids = many(&app, Some(top)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    killed_between_pages(&app, &archive).await;
+    // The page that has the folder says that it is open, and what is under it on later pages is closed by the folder alone.
+    app.client.protect_document(DocumentPath { id: top }).await.unwrap();
+    done(&app, &["export", archive.to_str().unwrap()]).await;
+    let rows = rows(&archive, "documents.ndjson");
+    assert_eq!((rows.len(), rows[0]["private"].as_bool()), (ids.len() + 1, Some(true)));
+    assert!(rows[1..].iter().all(|row| row["guard"] == rows[0]["id"]));
+    let stranger = someone(&other, "stranger").await;
+    done(&other, &["import", archive.to_str().unwrap()]).await;
+    let seen = stranger.client.list_roots(PageQuery::default()).await.unwrap().documents;
+    assert!(seen.is_empty(), "{seen:?}");
+    let open: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM documents WHERE guard = 0").fetch_one(&other.pool).await.unwrap();
+    assert_eq!(open, 0);
+    app.end().await;
+    other.end().await;
+}
+
+/// As ingestion moves the parts of a file into segments.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_moves_between_two_pages_of_an_export_comes_once() {
+    let (app, other) = (idle().await, idle().await);
+    let ids = many(&app, None).await;
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    killed_between_pages(&app, &archive).await;
     patched(&app, ids[0], json!({"parent_id": ids[2_999]})).await;
     done(&app, &["export", archive.to_str().unwrap()]).await;
     let exported: BTreeSet<i64> =

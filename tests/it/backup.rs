@@ -1,6 +1,7 @@
 //! Backups of the embedded database: made of a service at work, and restored into an empty data folder.
 use crate::support::{self, PATIENCE, TOKEN, document, s3::S3, sample, until};
 use serde_json::Value;
+use sqlx::{Connection, PgConnection};
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
@@ -8,7 +9,11 @@ use std::{
     process::{Command, Output, Stdio},
     sync::Arc,
 };
-use svc::{app::App, reader::Reader};
+use svc::{
+    app::App,
+    embedded::{EmbeddedPostgres, SUPERUSER},
+    reader::Reader,
+};
 use svc_client::{
     Client, FileUpload, Json, Remote,
     wire::{
@@ -222,10 +227,24 @@ async fn a_restored_backup_has_the_bytes_of_its_moment_although_the_object_store
     assert_eq!(label["files_elsewhere"], 2, "{label}");
     // A copy has what is stored until its end, so files are counted once it is made.
     let (counted, copied) = (folder.path().join("counted"), folder.path().join("counted.part/cluster/backup_manifest"));
-    let count = async { if copied.exists() { 7 } else { 0 } };
+    let count = async { Some(if copied.exists() { 7 } else { 0 }) };
     let home = &running.app.service.settings.postgres_home;
     let label = svc::embedded::backup::backup(&data_dir, home, &counted, count).await.unwrap();
-    assert_eq!(label.files_elsewhere, 7);
+    assert_eq!(label.files_elsewhere, Some(7));
+    // A backup that cannot count them says so, and not that there are none.
+    let uncounted = folder.path().join("uncounted");
+    let uncounted_path = uncounted.to_str().unwrap();
+    let superuser = EmbeddedPostgres::connect_options_of(&data_dir).unwrap().username(SUPERUSER);
+    let mut superuser = PgConnection::connect_with(&superuser).await.unwrap();
+    sqlx::raw_sql("ALTER ROLE svc_app CONNECTION LIMIT 0").execute(&mut superuser).await.unwrap();
+    let backed = svc(&data_dir, &["--table", "backup", uncounted_path]).await;
+    sqlx::raw_sql("ALTER ROLE svc_app CONNECTION LIMIT -1").execute(&mut superuser).await.unwrap();
+    superuser.close().await.unwrap();
+    let (said, reason) = (String::from_utf8_lossy(&backed.stdout), String::from_utf8_lossy(&backed.stderr));
+    assert!(backed.status.success() && said.contains("is not known"), "{said} {reason}");
+    assert!(reason.contains("cannot be counted"), "{reason}");
+    let label: Value = serde_json::from_slice(&fs::read(uncounted.join("backup.json")).unwrap()).unwrap();
+    assert_eq!(label.get("files_elsewhere"), Some(&Value::Null), "{label}");
 
     // The store goes on: one file goes, and another one comes.
     running.client.delete_document(DocumentPath { id: heron }).await.unwrap();
@@ -235,6 +254,8 @@ async fn a_restored_backup_has_the_bytes_of_its_moment_although_the_object_store
     running.stop().await;
     assert_eq!(s3.objects().len(), 3, "each has what some moment may need");
 
+    let output = svc(&folder.path().join("other"), &["--table", "restore", uncounted_path]).await;
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("is not known"), "{output:?}");
     let output = svc(&restored, &["restore", kept]).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let again = Running::start_with(&restored, &s3.settings()).await;
@@ -306,7 +327,7 @@ async fn what_broke_off_never_looks_whole_and_what_is_damaged_is_not_restored() 
     assert!(!new.join("postgres/cluster").exists());
     // No service makes a fresh database where one was to be restored.
     let settings = support::settings(&[("SVC_DATA_DIR", new.to_str().unwrap())]);
-    let error = svc::embedded::EmbeddedPostgres::start(&new, &settings.postgres_home).await.unwrap_err().to_string();
+    let error = EmbeddedPostgres::start(&new, &settings.postgres_home).await.unwrap_err().to_string();
     assert!(error.contains("broke off") && error.contains("svc restore"), "{error}");
     // Another form and another server.
     let label = fs::read_to_string(kept.join("backup.json")).unwrap();

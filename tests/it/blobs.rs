@@ -1,6 +1,7 @@
 //! Stored bytes in an object store: a server that speaks S3, or a folder. They come back as they were, also where something was killed or
 //! away; what nobody needs goes, and what somebody needs never does.
 mod clouds;
+mod garbage;
 mod killed;
 mod moving;
 mod past;

@@ -6,7 +6,10 @@ use sqlx::{Connection, PgConnection, Row};
 use std::{
     fs,
     io::{BufRead, BufReader},
-    os::unix::fs::PermissionsExt,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -151,7 +154,6 @@ fn helper_stranger() {
 
 /// What the server tells a user that it does not know.
 fn as_nobody(socket: &Path) -> String {
-    use std::os::unix::process::CommandExt;
     let module = module_path!().split_once("::").map_or(String::new(), |(_, module)| format!("{module}::"));
     let output = Command::new("/proc/self/exe")
         .args(["--exact", "--nocapture", &format!("{module}helper_stranger")])
@@ -316,13 +318,36 @@ async fn half_made_folders_and_stale_pid_files_do_not_stop_a_start() {
     start(&folder.0).await.stop().await;
     assert!(!half.exists());
 
-    // This is the state after a restart of the machine: the number now belongs to another program of the same user.
-    let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    // This is the state after a loss of power: the number now belongs to another program of the server's user.
+    let owner = fs::metadata(folder.0.join("postgres/cluster")).unwrap();
+    let mut other = Command::new("cat").uid(owner.uid()).gid(owner.gid()).stdin(Stdio::piped()).spawn().unwrap();
     let (pid, path) = (other.id(), folder.0.display());
     let text = format!("{pid}\n{path}/postgres/cluster\n1\n5432\n{path}/postgres/run\n\n  1  1\nready\n");
-    fs::write(folder.0.join("postgres/cluster/postmaster.pid"), text).unwrap();
+    for file in ["postgres/cluster/postmaster.pid", "postgres/run/.s.PGSQL.5432.lock"] {
+        fs::write(folder.0.join(file), &text).unwrap();
+    }
     start(&folder.0).await.stop().await;
     assert!(other.try_wait().unwrap().is_none(), "a process of another program was ended");
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_server_in_another_folder_of_the_same_path_is_left_alone() {
+    let folder = DataDir::new();
+    let postgres = start(&folder.0).await;
+    let name = text(&mut connect(&postgres).await, "SHOW cluster_name").await;
+    postgres.stop().await;
+    // In another container the same path is another folder, and what works there has the titles of this cluster.
+    let mut other = Command::new("/bin/sh")
+        .arg0(format!("postgres: {name}: checkpointer "))
+        .args(["-c", "read line"])
+        .current_dir(std::env::temp_dir())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    start(&folder.0).await.stop().await;
+    assert!(other.try_wait().unwrap().is_none(), "a process of another cluster was ended");
     other.kill().unwrap();
     other.wait().unwrap();
 }

@@ -1,19 +1,30 @@
 //! The signs that one server will not do for much longer: each is provoked, and found wherever one looks.
 use crate::{
-    admin::{run, worker_command},
+    admin::{of_root, run, worker_command},
     console::Console,
+    edits::patched,
     queue::{LEASE, claimer, node, task},
+    runner::{Script, far, runner},
     support::{TOKEN, TestApp, Wish, repository, sample, searches::ask, server, until},
 };
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use svc::{
     store::growth::{self, Timed},
     worker::queue::PgQueue,
 };
 use svc_actors::{Lane, Queue, WriteMode};
-use svc_client::wire::{Finding, FindingKind};
+use svc_client::{
+    Code, Failure,
+    wire::{DocumentPath, Finding, FindingKind},
+};
 
 /// Each sign, with a part of what helps.
 const SIGNS: &[(FindingKind, &str)] = &[
@@ -141,6 +152,67 @@ async fn each_sign_is_found_wherever_one_looks_and_names_the_next_rung() {
     .await;
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
+}
+
+/// How many embed tasks the database is told of and how long they took together, and the same of the model's part in them.
+async fn timed(app: &TestApp) -> [(i32, f64); 2] {
+    app.service.load.tell(&app.pool).await.unwrap();
+    let of = async |kind: &str| {
+        let told = "SELECT calls, total_seconds FROM process_timings WHERE kind = $1";
+        let told: Option<(i32, f64)> = sqlx::query_as(told).bind(kind).fetch_optional(&app.pool).await.unwrap();
+        told.unwrap_or_default()
+    };
+    [of("embed").await, of("encode").await]
+}
+
+#[tokio::test]
+async fn a_task_that_waits_for_a_model_does_not_seem_to_wait_for_the_database() {
+    let runner = runner().await;
+    let (is_late, is_silent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (late, silent) = (is_late.clone(), is_silent.clone());
+    // The caller comes again after as many seconds.
+    let refusal = Failure::new(Code::Unavailable, "later").with("retry_after", 4);
+    let refusal = serde_json::to_string(&refusal).unwrap();
+    let script = Script::before(&runner.base, move |path, _| match path {
+        "/runner/tokens" if late.swap(false, Ordering::Relaxed) => Some((503, refusal.clone())),
+        "/runner/embed" if silent.swap(false, Ordering::Relaxed) => Some((0, String::new())),
+        _ => None,
+    })
+    .await;
+    let app = TestApp::with(Wish { settings: &far(&script.base), ..Wish::default() }).await;
+    let calls = async |expected: i32| {
+        until("the calls to be told", async || {
+            let told = timed(&app).await;
+            (told[0].0 + told[1].0 == expected).then_some(told)
+        })
+        .await
+    };
+    let id = app.create("Bread", "Yeast eats the sugar in the dough.", None).await.id;
+    app.client.embed_tokens(DocumentPath { id }).await.unwrap();
+    let before = calls(2).await;
+
+    // A document that had token vectors gets them again, and the model is asked for these by themselves.
+    is_late.store(true, Ordering::Relaxed);
+    patched(&app, id, json!({"content": "Rye bread is sour."})).await;
+    let late = calls(4).await;
+    let (of_task, of_model) = (late[0].1 - before[0].1, late[1].1 - before[1].1);
+    assert!(of_model > 4.0 && of_model >= 0.8 * of_task, "{of_model} of {of_task}");
+
+    // A task that was given no answer fails, and is done at its next attempt.
+    is_silent.store(true, Ordering::Relaxed);
+    patched(&app, id, json!({"content": "Wheat bread is mild."})).await;
+    let failed = until("an attempt to fail", async || {
+        let tasks = app.client.list_tasks(of_root(id)).await.unwrap().tasks;
+        tasks.into_iter().find(|task| task.retry_after.is_some())
+    })
+    .await;
+    let again = sqlx::query("UPDATE task_queue SET retry_after = now() WHERE id = $1").bind(failed.id);
+    again.execute(&app.pool).await.unwrap();
+    let silent = calls(7).await;
+    assert_eq!((silent[0].0, silent[1].0), (3, 4), "the failed attempt took the model's time alone");
+    assert!(silent[1].1 - late[1].1 >= 2.0, "{silent:?}");
+    app.end().await;
+    runner.end().await;
 }
 
 #[tokio::test]

@@ -167,24 +167,29 @@ async fn a_file_that_failed_without_its_password_is_read_when_it_comes_again_wit
 async fn whoever_may_read_a_locked_file_and_has_its_bytes_and_its_password_has_it_read() {
     let app = TestApp::start().await;
     let bob = someone(&app, "bob").await;
-    let upload = async |options: Option<Value>| {
-        let file = FileUpload::from_path(&sample("locked.pdf"), options).await.unwrap();
-        bob.client.upload_file(UploadQuery::default(), file).await
-    };
-    let id = upload(None).await.unwrap().document_id;
-    assert_eq!(app.settled(id).await.settled, Settled::Failed);
-    let refused = upload(Some(password("stork"))).await.unwrap_err();
-    assert_eq!(refused.code, Code::WrongPassword);
-    let opened = upload(Some(password("heron"))).await.unwrap();
-    assert_eq!((opened.document_id, opened.was_existing, opened.settled), (id, true, Settled::InFlight));
-    assert_eq!(app.settled(id).await.settled, Settled::Settled);
-    let query = AuditQuery { document_id: Some(id), ..AuditQuery::default() };
-    let told = app.client.list_audit(query).await.unwrap().entries;
-    let acts: Vec<_> = told.iter().map(|entry| (entry.act, entry.actor_id, &entry.detail["with_password"])).collect();
-    assert_eq!(acts, [(AuditAct::TaskRetry, Some(bob.id), &json!(true))], "{told:?}");
-    // Now there is nothing to add, and nothing to refuse.
-    let again = upload(Some(password("heron"))).await.unwrap();
-    assert_eq!((again.document_id, again.was_existing, again.settled), (id, true, Settled::Settled));
+    let office = server::work_dir().join("everybodys.docx");
+    std::fs::write(&office, locked_document(&[])).unwrap();
+    for (path, secret) in [(sample("locked.pdf"), "heron"), (office, LONG_PASSWORD)] {
+        let upload = async |options: Option<Value>| {
+            let file = FileUpload::from_path(&path, options).await.unwrap();
+            bob.client.upload_file(UploadQuery::default(), file).await
+        };
+        let id = upload(None).await.unwrap().document_id;
+        assert_eq!(app.settled(id).await.settled, Settled::Failed);
+        let refused = upload(Some(password("stork"))).await.unwrap_err();
+        assert_eq!(refused.code, Code::WrongPassword);
+        let opened = upload(Some(password(secret))).await.unwrap();
+        assert_eq!((opened.document_id, opened.was_existing, opened.settled), (id, true, Settled::InFlight));
+        assert_eq!(app.settled(id).await.settled, Settled::Settled);
+        let query = AuditQuery { document_id: Some(id), ..AuditQuery::default() };
+        let told = app.client.list_audit(query).await.unwrap().entries;
+        let acts: Vec<_> =
+            told.iter().map(|entry| (entry.act, entry.actor_id, &entry.detail["with_password"])).collect();
+        assert_eq!(acts, [(AuditAct::TaskRetry, Some(bob.id), &json!(true))], "{told:?}");
+        // Now there is nothing to add, and nothing to refuse.
+        let again = upload(Some(password(secret))).await.unwrap();
+        assert_eq!((again.document_id, again.was_existing, again.settled), (id, true, Settled::Settled));
+    }
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
@@ -486,6 +491,24 @@ fn idle_reader(name: &str) -> (Reader, PathBuf) {
     .unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     (Reader::new(program), told)
+}
+
+#[tokio::test]
+async fn a_reader_that_is_killed_from_outside_says_nothing_about_its_file() {
+    let program = server::work_dir().join("killed-reader");
+    std::fs::write(&program, "#!/bin/sh\nkill -KILL $$\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let app = TestApp::with(Wish { reader: Some(Reader::new(program)), ..Wish::default() }).await;
+    let refused = upload(&app, &sample("locked.pdf"), password("heron")).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (503, Code::Unavailable), "{refused}");
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let attempt = until("an attempt", async || evidence(&app, id).await["attempts"].get(0).cloned()).await;
+    assert_eq!((&attempt["error_type"], &attempt["code"]), (&json!("retryable"), &json!("io")), "{attempt}");
+    assert!(attempt["message"].as_str().unwrap().contains("killed from outside"), "{attempt}");
+    // It would be tried again.
+    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    assert_eq!(app.settled(id).await.settled, Settled::Failed);
+    app.end().await;
 }
 
 /// Whether a process exists and is not a zombie.

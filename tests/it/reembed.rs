@@ -8,7 +8,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::Stdio, slice, sync::OnceLock};
-use svc::{service::Service, settings::model_settings};
+use svc::{service::Service, settings::model_settings, store::reindex};
 use svc_client::{
     Code, Json, OptionalJson,
     wire::{
@@ -202,6 +202,39 @@ async fn a_move_that_is_called_off_leaves_nothing_and_may_begin_anew() {
     ended(&app, ModelMoveState::Done).await;
     assert!(models(&app).await.values().all(|models| models == slice::from_ref(&new)));
     assert_eq!(app.client.cancel_model_move().await.unwrap_err().code, Code::Conflict, "it serves already");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_is_called_off_is_not_over_while_the_index_of_its_vectors_is_left() {
+    let app = TestApp::with(with_other()).await;
+    let new = other().info().identity.clone();
+    app.create("Herons", "A heron waits in the shallows.", None).await;
+    app.client.pause_task_type(of_type()).await.unwrap();
+    app.client.start_model_move().await.unwrap();
+    let has_index = async || {
+        let mut conn = app.pool.acquire().await.unwrap();
+        reindex::has_index(&mut conn, &new).await.unwrap()
+    };
+    until("the index of the new model", async || has_index().await.then_some(())).await;
+    // As a vacuum holds the table.
+    let mut vacuum = app.pool.begin().await.unwrap();
+    let lock = sqlx::raw_sql("LOCK TABLE document_vectors IN SHARE UPDATE EXCLUSIVE MODE");
+    lock.execute(&mut *vacuum).await.unwrap();
+    app.client.cancel_model_move().await.unwrap();
+    until("the index to be dropped in vain", async || {
+        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity
+                      WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%DROP INDEX IF EXISTS%')";
+        sqlx::query_scalar::<_, bool>(waits).fetch_one(&app.pool).await.unwrap().then_some(())
+    })
+    .await;
+    assert!(has_index().await);
+    assert_eq!(last(&app).await.state, ModelMoveState::Cancelling);
+    vacuum.rollback().await.unwrap();
+    ended(&app, ModelMoveState::Cancelled).await;
+    assert!(!has_index().await);
+    app.client.resume_task_type(of_type()).await.unwrap();
+    until("the tasks to be over", async || (last(&app).await.tasks == 0).then_some(())).await;
     app.end().await;
 }
 

@@ -1,5 +1,7 @@
 //! Standbys that answer reads: two of a real server, which are behind, paused, promoted and killed, and never show less than a caller knows
 //! or more than it may read.
+mod fresh;
+
 use crate::{
     crash::url,
     ontologies::load,
@@ -47,7 +49,7 @@ impl World {
     async fn start() -> World {
         let primary = server::own("replicas").await;
         let standbys = [Standby::of(&primary, "replica-1").await, Standby::of(&primary, "replica-2").await];
-        let urls = standbys.iter().map(|standby| url(&standby.options)).collect::<Vec<_>>().join(",");
+        let urls = read_urls(&standbys);
         let settings = [("SVC_DATABASE_READ_URL", urls.as_str())];
         let database = Some(primary.connect_options());
         let app = TestApp::with(Wish { settings: &settings, database, ..Wish::default() }).await;
@@ -79,14 +81,7 @@ impl World {
 
     /// What a caller who knows nothing is told of a document: its title, or that there is none for it.
     async fn title(&self, secret: &str, id: i64) -> Option<String> {
-        let request = support::http().get(format!("{}/documents/{id}", self.app.base)).bearer_auth(secret);
-        let answer = request.send().await.unwrap();
-        assert!(answer.headers().contains_key(POSITION_HEADER) || answer.status() == 404, "{answer:?}");
-        match answer.status().as_u16() {
-            200 => Some(answer.json::<Value>().await.unwrap()["title"].as_str().unwrap().to_owned()),
-            404 => None,
-            status => panic!("{status}: {}", answer.text().await.unwrap()),
-        }
+        title_of(&self.app, secret, id).await
     }
 
     /// The ids that a search for a word finds, of a caller who knows nothing.
@@ -96,6 +91,23 @@ impl World {
         assert_eq!(answer.status(), 200);
         let answer: Value = answer.json().await.unwrap();
         answer["results"].as_array().unwrap().iter().map(|result| result["id"].as_i64().unwrap()).collect()
+    }
+}
+
+/// The addresses of standbys, as the setting has them.
+fn read_urls(standbys: &[Standby]) -> String {
+    standbys.iter().map(|standby| url(&standby.options)).collect::<Vec<_>>().join(",")
+}
+
+/// What a service tells a caller of a document who knows nothing.
+async fn title_of(app: &TestApp, secret: &str, id: i64) -> Option<String> {
+    let request = support::http().get(format!("{}/documents/{id}", app.base)).bearer_auth(secret);
+    let answer = request.send().await.unwrap();
+    assert!(answer.headers().contains_key(POSITION_HEADER) || answer.status() == 404, "{answer:?}");
+    match answer.status().as_u16() {
+        200 => Some(answer.json::<Value>().await.unwrap()["title"].as_str().unwrap().to_owned()),
+        404 => None,
+        status => panic!("{status}: {}", answer.text().await.unwrap()),
     }
 }
 
@@ -117,6 +129,8 @@ async fn standbys_answer_reads_with_no_less_than_a_caller_knows_and_no_more_than
     both_legs_of_a_search_read_one_server(&world).await;
     a_right_that_was_taken_away_is_never_read(&world).await;
     a_search_that_is_cancelled_for_replay_is_asked_again_at_the_primary(&world).await;
+    fresh::a_service_that_starts_reads_at_no_standby_before_it_has_caught_up(&world).await;
+    fresh::a_doctor_waits_until_it_knows_how_far_behind_the_standbys_are(&world).await;
     a_promoted_standby_shows_nothing_of_its_own(&world).await;
     a_killed_standby_costs_nobody_an_answer(&world).await;
     let World { app, standbys, primary } = world;

@@ -7,7 +7,7 @@ use crate::{
     edits::patch,
     principals::{Someone, grant, someone},
     reach,
-    support::{TOKEN, TestApp, Wish, document, invariants, sample, until, until_a_statement_waits},
+    support::{TOKEN, TestApp, Wish, document, invariants, repository, sample, until, until_a_statement_waits},
     triples,
 };
 use serde_json::{Value, json};
@@ -416,5 +416,37 @@ async fn who_may_not_change_a_file_may_not_reprocess_it_and_options_are_those_of
     of(&writer, id).await.unwrap();
     app.settled(id).await;
     assert_eq!(evidence(&app, id, "reprocess").await["state"], "done");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_password_opened_keeps_its_evidence_without_the_password() {
+    // Of the two members of the archive one is left out.
+    let app = TestApp::with(Wish { settings: &[("SVC_PARSER_MEMBERS", "1")], ..Wish::default() }).await;
+    let archive = repository().join("formats/src/archive/files/aes-256.zip");
+    for (path, password, found) in [
+        (sample("locked.pdf"), "heron", "/extract.text/page_count"),
+        (archive, "Wehr über Erlen", "/members.left_out/count"),
+    ] {
+        let options = json!({"extract": {"password": password}});
+        let upload = FileUpload::from_path(&path, Some(options)).await.unwrap();
+        let id = app.client.upload_file(UploadQuery::default(), upload).await.unwrap().document_id;
+        let first = app.settled(id).await;
+        let all = async || Value::Object(app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence);
+        let before = all().await;
+        assert!(before.pointer(found).is_some_and(Value::is_u64), "{found}: {before}");
+        // The second one takes over what the first has taken over.
+        for max_tokens in [20, 40] {
+            reprocess(&app, id, json!({"structure": {"max_tokens": max_tokens}}), false).await.unwrap();
+            let frontier = app.settled(id).await;
+            assert_eq!((frontier.settled, frontier.warnings), (Settled::Settled, first.warnings.clone()));
+            let after = all().await;
+            assert_eq!(after["reprocess"]["state"], "done");
+            for name in ["extract.text", "members.left_out", "page_images", "scanned_pages", "ocr.left_out"] {
+                assert_eq!(after[name], before[name], "{name} of {}", path.display());
+            }
+        }
+    }
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }

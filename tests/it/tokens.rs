@@ -1,8 +1,9 @@
 //! Token vectors that the options of a file ask for. No index of these tests keeps any.
 use crate::{
+    crash::worker_command,
     edits::patched,
     members::archive,
-    support::{TestApp, invariants},
+    support::{TestApp, Wish, invariants},
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -134,4 +135,39 @@ async fn a_reprocess_makes_token_vectors_or_removes_them_as_its_options_say() {
     }
     invariants::check_drained(&app.pool).await;
     app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_does_not_start_with_widths_that_its_model_lacks() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let mut worker = worker_command(&app, 0);
+    worker.arg("--drain").env("SVC_TOKEN_EMBED_DIMS", "[512]");
+    let ended = tokio::task::spawn_blocking(move || worker.output()).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("take of 256, 384"), "{said}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_that_asks_for_token_vectors_is_ingested_without_them_where_none_are_stored() {
+    for widths in ["[]", "[512]"] {
+        let app = TestApp::with(Wish { settings: &[("SVC_TOKEN_EMBED_DIMS", widths)], ..Wish::default() }).await;
+        let id = ingested(&app, "loaves.md", LOAVES, Some(asking())).await;
+        let (all, with) = leaves(&app, id).await;
+        assert!(all.len() > 1 && with.is_empty(), "{widths}: {with:?}");
+        let found: i64 = sqlx::query_scalar("SELECT count(*) FROM document_vectors WHERE document_id = ANY($1)")
+            .bind(all.iter().copied().collect::<Vec<_>>())
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+        assert_eq!(found, all.len() as i64, "{widths}");
+        let searched = app.client.search_maxsim(Json(MaxsimSearch::new("oven"))).await.unwrap_err();
+        let asked = app.client.embed_tokens(DocumentPath { id: all.into_iter().next().unwrap() }).await.unwrap_err();
+        for refused in [searched, asked] {
+            assert_eq!(refused.code, Code::NotConfigured, "{widths}: {refused:?}");
+            assert_eq!(refused.members["setting"], "SVC_TOKEN_EMBED_DIMS");
+        }
+        invariants::check_drained(&app.pool).await;
+        app.end().await;
+    }
 }

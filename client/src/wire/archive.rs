@@ -3,7 +3,7 @@ use crate::{
     Failure,
     constraint::{CURSOR, Constrained, Constraint, Form, NAME, PAGE, constrain},
     operation::{Params, Wire},
-    wire::{DetectedBy, GrantRight, Settled},
+    wire::{DetectedBy, GrantRight, Settled, batch::KEY},
 };
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -77,6 +77,15 @@ pub struct ArchivedDocument {
     /// The document was closed to others. An import makes it an access root.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub private: bool,
+    /// The private document above it that closes it, if it is not private itself and the archive has that document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<i64>,
+    /// The keys that callers gave it, by which they find it again; only in the owner's archives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<ArchivedKey>,
+    /// The name by which texts mean it; only in the owner's archives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<ArchivedEntity>,
     /// What made it, if no caller did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
@@ -103,6 +112,32 @@ pub struct ArchivedDocument {
     pub file: Option<ArchivedFile>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ArchivedContainer>,
+}
+
+/// A key that a caller gave a document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchivedKey {
+    /// The principal by its name; absent for the owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
+    pub principal: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 255))]
+    pub key: String,
+}
+
+/// The name of an entity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchivedEntity {
+    /// As names are compared: in small letters, without marks.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 3000))]
+    pub name: String,
+    /// The type, compared in the same way; empty if nobody said one.
+    #[cfg_attr(feature = "openapi", schema(max_length = 3000))]
+    pub kind: String,
 }
 
 /// A vector, as it is stored.
@@ -342,6 +377,14 @@ impl ArchivedDocument {
         Constraint::Moment.check("event_time", &self.event_time).map_err(named("event_time"))?;
         Constraint::Moment.check("created_at", &self.created_at).map_err(named("created_at"))?;
         Constraint::Moment.check("updated_at", &self.updated_at).map_err(named("updated_at"))?;
+        for key in &self.keys {
+            PRINCIPAL.check("keys.principal", &key.principal).map_err(named("keys.principal"))?;
+            KEY.check("keys.key", &key.key).map_err(named("keys.key"))?;
+        }
+        if let Some(entity) = &self.entity {
+            Constraint::Text(1, 3000, Form::Any).check("entity.name", &entity.name).map_err(named("entity.name"))?;
+            Constraint::Text(0, 3000, Form::Any).check("entity.kind", &entity.kind).map_err(named("entity.kind"))?;
+        }
         if self.id < 1 {
             return Err(("id", "must be above 0".to_owned()));
         }

@@ -13,7 +13,8 @@ use std::collections::HashSet;
 use utoipa::ToSchema;
 
 /// A key of a document in imports.
-const KEY: Constraint = Constraint::Text(1, 255, Form::NotBlank);
+/// What a caller calls a document.
+pub(super) const KEY: Constraint = Constraint::Text(1, 255, Form::NotBlank);
 
 /// Documents that are created together, or not at all.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -13,7 +13,8 @@ use utoipa::{IntoParams, ToSchema};
 
 /// A namespace has no colon, so that `namespace:name` reads one way only.
 pub(super) const NAMESPACE: Constraint = Constraint::Text(1, 100, Form::Word);
-const PREDICATE_NAME: Constraint = Constraint::Text(1, 200, Form::NotBlank);
+/// The name of a predicate.
+pub const PREDICATE_NAME: Constraint = Constraint::Text(1, 200, Form::NotBlank);
 pub(super) const IRI: Constraint = Constraint::Text(1, 2048, Form::Iri);
 const LABEL: Constraint = Constraint::Text(1, 1000, Form::NotBlank);
 const DESCRIPTION: Constraint = Constraint::Text(0, 10_000, Form::Any);
@@ -51,6 +52,9 @@ pub struct PredicateQuery {
     /// Rows per page, 1 to 1,000; 100 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// Only what all callers may read: predicates that somebody declared or with which something open is stated, with what was said of them by hand
+    /// and in open ontologies.
+    pub open: bool,
 }
 impl Params for PredicateQuery {
     constrain! { namespace: NAMESPACE, q: LABEL, cursor: CURSOR, limit: PAGE }

@@ -28,7 +28,7 @@ pub struct TurtleQuery {
     /// Leaves out what rules derived.
     pub asserted_only: bool,
     /// Describes each fact as an `rdf:Statement` with `svc:validFrom`, `svc:validUntil`, `svc:recordedAt`, `svc:invalidatedAt`, `svc:derivedBy`,
-    /// `svc:source` and `svc:factType`, also those that are no longer believed. Only asserted facts that are believed, hold at all times and have
+    /// `svc:source`, `svc:factType` and the ids of documents (`svc:subjectId`, `svc:objectId`, `svc:sourceId`), also those that are no longer believed. Only asserted facts that are believed, hold at all times and have
     /// no source stand there as triples too. An import takes the valid times and the types of what is believed and asserted, and leaves out the
     /// rest.
     pub history: bool,

@@ -46,8 +46,12 @@ fn died(signal: i32, stderr: &str, limits: &Limits) -> FormatError {
         signal if signal == Signal::ABORT.as_raw() && stderr.contains("overflowed its stack") => stack(),
         signal if signal == Signal::ABORT.as_raw() => memory(),
         signal if signal == Signal::SEGV.as_raw() || signal == Signal::BUS.as_raw() => stack(),
-        // This is not the parent's kill, which would have timed out: the kernel ran out of memory.
-        signal if signal == Signal::KILL.as_raw() => memory(),
+        // The child's own limits end it by other signals, and the parent's kill has timed out. So this came from a machine that is out of
+        // memory, or from a person, and says nothing about the file.
+        signal if signal == Signal::KILL.as_raw() => {
+            let reason = "the reader was killed from outside; the machine may lack memory";
+            FormatError::Io { reason: reason.to_owned() }
+        }
         signal if [Signal::TERM, Signal::INT, Signal::HUP].iter().any(|asked| asked.as_raw() == signal) => {
             FormatError::Io { reason: format!("the reader was asked to end by signal {signal}") }
         }
@@ -67,12 +71,14 @@ mod tests {
     fn each_death_has_its_name() {
         let of = |exit: Exit| exit.refusal(&Limits::default()).unwrap();
         assert_eq!(of(signal(Signal::ABORT)).limit(), Some(Limit::Memory));
-        assert_eq!(of(signal(Signal::KILL)).limit(), Some(Limit::Memory));
         assert_eq!(of(signal(Signal::XCPU)).limit(), Some(Limit::CpuTime));
         assert_eq!(of(Exit { timed_out: true, ..signal(Signal::KILL) }).limit(), Some(Limit::WallTime));
         let stderr = "thread 'x' has overflowed its stack".to_owned();
         assert_eq!(of(Exit { stderr, ..signal(Signal::ABORT) }).limit(), Some(Limit::Stack));
-        assert!(!of(signal(Signal::TERM)).is_permanent(), "a shutdown says nothing about the file");
+        for outside in [Signal::TERM, Signal::KILL] {
+            assert!(!of(signal(outside)).is_permanent(), "a shutdown or a full machine says nothing about the file");
+        }
+        assert!(of(signal(Signal::KILL)).to_string().contains("killed from outside"));
         assert_eq!(Exit { code: Some(0), ..Exit::default() }.refusal(&Limits::default()), None);
     }
 }

@@ -114,9 +114,9 @@ fn reranker_beside(engine: &Engine) -> Reranker {
     Reranker::load(&RerankerSettings { model, ..RerankerSettings::default() }, Some(engine)).unwrap()
 }
 
-type Vectors = Result<Vec<Vec<f32>>, ModelError>;
+pub(super) type Vectors = Result<Vec<Vec<f32>>, ModelError>;
 
-fn document(engine: &Engine, text: &str) -> JoinHandle<Vectors> {
+pub(super) fn document(engine: &Engine, text: &str) -> JoinHandle<Vectors> {
     let (engine, text) = (engine.clone(), text.to_owned());
     tokio::spawn(async move {
         let embeddings = engine.embed_documents(vec![text]).await?;
@@ -129,7 +129,7 @@ fn query(engine: &Engine, text: &str) -> JoinHandle<Result<Vec<f32>, ModelError>
     tokio::spawn(async move { engine.embed_query(text).await })
 }
 
-async fn until_depth(engine: &Engine, depth: usize) {
+pub(super) async fn until_depth(engine: &Engine, depth: usize) {
     let reached = async {
         while engine.queue_depth() != depth {
             yield_now().await;
@@ -175,6 +175,25 @@ async fn the_pairs_of_a_reranker_beside_it_go_before_its_documents() {
     assert_eq!(scores.len(), 1);
     gated.open.send(()).unwrap();
     waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_overtakes_the_pairs_that_wait() {
+    let gated = gated(16);
+    let reranker = reranker_beside(&gated.engine);
+    let running = document(&gated.engine, "cat");
+    gated.next();
+    let pairs = tokio::spawn(async move { reranker.score("cat", vec!["mat".into()]).await });
+    until_depth(&gated.engine, 1).await;
+    let asked = query(&gated.engine, "mat");
+    until_depth(&gated.engine, 2).await;
+    gated.open.send(()).unwrap();
+    assert!(gated.next().contains(&MAT));
+    assert_eq!(gated.engine.queue_depth(), 1, "the pairs still wait");
+    gated.open.send(()).unwrap();
+    running.await.unwrap().unwrap();
+    asked.await.unwrap().unwrap();
+    assert_eq!(pairs.await.unwrap().unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -255,26 +255,26 @@ impl Export {
         Ok(())
     }
 
-    /// Finds out which documents the archive has. Returns false if it has one twice, because the document moved between two pages, as ingestion moves
-    /// the parts of a file into segments.
+    /// Finds out which documents the archive has. Returns false if its pages do not agree: if it has a document twice, because that moved between two
+    /// pages, as ingestion moves the parts of a file into segments; if a document was closed, and what came under it later is closed by it alone; or if
+    /// a document lacks its parent, which its caller might not read before.
     async fn know_documents(&mut self) -> Result<bool, CliError> {
         if self.documents.is_some() {
             return Ok(true);
         }
         let path = self.part.join(DOCUMENTS);
-        let look = move || {
-            let documents = ids(&path)?;
-            let repeated = documents.repeated().map_err(|error| faulty(&path, None, &unsorted(error)))?;
-            Ok::<_, CliError>((documents, repeated))
-        };
+        let look = move || disagreement(&path);
         let looked = tokio::task::spawn_blocking(look).await.map_err(|error| CliError::Other(error.to_string()))?;
-        let (documents, repeated) = looked?;
-        if let Some((id, _)) = repeated {
-            self.moved.push(id);
-            return Ok(false);
+        match looked? {
+            Ok(documents) => {
+                self.documents = Some(documents);
+                Ok(true)
+            }
+            Err(id) => {
+                self.moved.push(id);
+                Ok(false)
+            }
         }
-        self.documents = Some(documents);
-        Ok(true)
     }
 
     /// Has everything read once more. The bytes of files stay, since they have their hashes for names.
@@ -282,11 +282,15 @@ impl Export {
         if self.moved.len() >= READINGS {
             let moved: Vec<String> = self.moved.iter().map(i64::to_string).collect();
             return Err(CliError::Other(format!(
-                "documents moved each time while all were read, such as {}; run the same command again when nothing is being moved or ingested",
+                "documents moved or changed hands each time while all were read, such as {}; run the same command again when nothing is being moved, \
+                 closed or ingested",
                 moved.join(", ")
             )));
         }
-        eprintln!("document {} moved while all were read; they are read again", self.moved[self.moved.len() - 1]);
+        eprintln!(
+            "document {} moved, or was closed or opened, while all were read; they are read again",
+            self.moved[self.moved.len() - 1]
+        );
         self.progress.counts = Counts::default();
         self.progress.without_bytes = 0;
         (self.progress.cursor, self.progress.length) = (None, 0);
@@ -452,10 +456,15 @@ impl Export {
         }
     }
 
+    /// Only what all may read, because a predicate that is created is shown to all. Others come with their facts.
     async fn predicates(&mut self, client: &Client<Remote>) -> Result<(), CliError> {
         loop {
-            let query =
-                PredicateQuery { cursor: self.progress.cursor.clone(), limit: Some(ROWS), ..PredicateQuery::default() };
+            let query = PredicateQuery {
+                cursor: self.progress.cursor.clone(),
+                limit: Some(ROWS),
+                open: true,
+                ..PredicateQuery::default()
+            };
             let page = patient(async || client.list_predicates(query.clone()).await).await?;
             let rows: Vec<NewPredicate> = page.predicates.into_iter().map(without_ids).collect();
             self.progress.counts.predicates += rows.len() as u64;
@@ -517,19 +526,36 @@ impl Export {
     }
 }
 
-/// The ids of the documents of a file, in order.
-fn ids(path: &Path) -> Result<Sorted, CliError> {
+/// The ids of the documents of a file, in order; or that of a document of which its lines do not agree.
+fn disagreement(path: &Path) -> Result<Result<Sorted, i64>, CliError> {
     #[derive(Deserialize)]
     struct Named {
         id: i64,
+        parent: Option<i64>,
+        guard: Option<i64>,
+        #[serde(default)]
+        private: bool,
     }
     let at_fault = |error| faulty(path, None, &unsorted(error));
-    let (mut lines, mut ids) = (Lines::open(path)?, Sorting::new());
+    let mut lines = Lines::open(path)?;
+    let (mut ids, mut private, mut above, mut guards) =
+        (Sorting::new(), Sorting::new(), Sorting::new(), Sorting::new());
     while let Some((number, line)) = lines.next()? {
-        let Named { id } = read(path, number, &line)?;
-        ids.add(id, number as u64).map_err(at_fault)?;
+        let named: Named = read(path, number, &line)?;
+        let line = number as u64;
+        ids.add(named.id, line).map_err(at_fault)?;
+        for (sorting, id) in
+            [(&mut private, named.private.then_some(named.id)), (&mut above, named.parent), (&mut guards, named.guard)]
+        {
+            id.map_or(Ok(()), |id| sorting.add(id, line)).map_err(at_fault)?;
+        }
     }
-    ids.sorted().map_err(at_fault)
+    let ids = ids.sorted().map_err(at_fault)?;
+    let private = private.sorted().map_err(at_fault)?;
+    let twice = ids.repeated().map_err(at_fault)?;
+    let gone = above.sorted().and_then(|above| above.missing(&ids)).map_err(at_fault)?;
+    let closed = guards.sorted().and_then(|guards| guards.missing(&private)).map_err(at_fault)?;
+    Ok(twice.or(gone).or(closed).map_or(Ok(ids), |(id, _)| Err(id)))
 }
 
 fn broken(part: &Path, reason: impl std::fmt::Display) -> CliError {

@@ -422,6 +422,8 @@ impl Importing<'_> {
             match made {
                 Ok(_) => self.summary.predicates += 1,
                 Err(failure) if failure.code == Code::Conflict => self.summary.predicates_existing += 1,
+                // Its facts bring it along, and it is seen by these alone.
+                Err(failure) if failure.code == Code::Forbidden => {}
                 Err(failure) => return Err(refused(&path, Some(number), failure)),
             }
         }

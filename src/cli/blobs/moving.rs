@@ -9,13 +9,12 @@ use crate::{
         self,
         blobs::{BlobPlace, BlobRow},
         places,
-        scope::Writable,
         transaction::Transaction,
     },
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use sqlx::PgPool;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 use svc_ids::DocumentId;
 
 /// How many files are on their way at a time.
@@ -32,12 +31,14 @@ pub struct Mover {
 }
 
 /// What was moved.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Tally {
     pub files: u64,
     pub bytes: u64,
     /// Files whose bytes are missing or damaged, and stay as they are.
-    pub failed: u64,
+    pub failed: BTreeSet<DocumentId>,
+    /// How many other files have their bytes in the old place still, although the move has come by.
+    pub left: u64,
 }
 
 impl Mover {
@@ -48,26 +49,48 @@ impl Mover {
         let mut tally = Tally::default();
         let mut after = DocumentId(0);
         loop {
-            let is_outside = self.to == To::Database;
-            let rows = store::blobs::by_place(&mut *self.pool.acquire().await?, is_outside, after, PAGE).await?;
-            let Some(last) = rows.last() else { return Ok(tally) };
+            let rows = self.page(after).await?;
+            let Some(last) = rows.last() else { break };
             after = last.document_id;
             let moving = stream::iter(&rows).map(async |row| (row, self.moved(row).await)).buffer_unordered(AT_ONCE);
             tally = moving
                 .map(Ok::<_, BlobError>)
-                .try_fold(tally, async |tally, (row, moved)| match moved {
+                .try_fold(tally, async |mut tally, (row, moved)| match moved {
                     Ok(true) => {
                         Ok(Tally { files: tally.files + 1, bytes: tally.bytes + row.byte_size.unsigned_abs(), ..tally })
                     }
                     Ok(false) => Ok(tally),
                     Err(error @ (BlobError::Missing { .. } | BlobError::Damaged { .. } | BlobError::Short { .. })) => {
                         eprintln!("svc: {}", one_line(&error.to_string(), 400));
-                        Ok(Tally { failed: tally.failed + 1, ..tally })
+                        tally.failed.insert(row.document_id);
+                        Ok(tally)
                     }
                     Err(error) => Err(error),
                 })
                 .await?;
         }
+        tally.left = self.left(after, &tally.failed).await?;
+        Ok(tally)
+    }
+
+    /// The next files that have their bytes in the old place.
+    async fn page(&self, after: DocumentId) -> sqlx::Result<Vec<BlobRow>> {
+        let is_outside = self.to == To::Database;
+        store::blobs::by_place(&mut *self.pool.acquire().await?, is_outside, after, PAGE).await
+    }
+
+    /// How many files up to the last one that was looked up have their bytes in the old place still, besides those that failed. Files with
+    /// greater ids came during the move, and the next one takes them along.
+    async fn left(&self, last: DocumentId, failed: &BTreeSet<DocumentId>) -> sqlx::Result<u64> {
+        let (mut left, mut after) = (0, DocumentId(0));
+        while after < last {
+            let rows = self.page(after).await?;
+            let Some(end) = rows.last() else { break };
+            after = end.document_id;
+            let ids = rows.iter().map(|row| row.document_id);
+            left += ids.filter(|id| *id <= last && !failed.contains(id)).count() as u64;
+        }
+        Ok(left)
     }
 
     /// Moves the bytes of a file; false if it is gone, or if somebody else has moved them.
@@ -114,7 +137,7 @@ impl Mover {
 }
 
 async fn replace(tx: &mut Transaction, row: &BlobRow, new: &BlobPlace) -> sqlx::Result<bool> {
-    match places::find(tx, &Writable::everything(), row.document_id).await? {
+    match places::find_for_operator(tx, row.document_id).await? {
         Some(file) => store::blobs::replace(tx, &file, &row.place, new).await,
         None => Ok(false),
     }

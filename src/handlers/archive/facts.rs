@@ -17,7 +17,7 @@ use crate::{
     registry::Handle,
     service::Service,
     store::{
-        self, archive,
+        self, archive, extraction,
         graph_nodes::{self, Brought, Resolved},
     },
 };
@@ -25,9 +25,9 @@ use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{FactOutcome, ImportedArchive, ImportedFacts, NewFact, OnOverlap},
+    wire::{FactOutcome, ImportedArchive, ImportedFacts, NewFact, OnOverlap, PREDICATE_NAME},
 };
-use svc_ids::DocumentId;
+use svc_ids::{DocumentId, PredicateId};
 
 impl Handle<ops::import_facts> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::import_facts>) -> Result<ImportedFacts, Failure> {
@@ -42,18 +42,23 @@ impl Handle<ops::import_facts> for Service {
         // Whoever imports facts that he may not state makes no predicates either.
         let (inside, outside) = facts(&graph, &nodes);
         let graph = only(&graph, &inside, &query.base, &self.settings.rdf_base);
-        let (predicates, _) = importing::predicates(&mut tx, caller, &self.settings.rdf_base, &graph, false).await?;
-        let inside: Vec<NewFact> = inside
+        let predicates = predicates(&mut tx, caller, &self.settings.rdf_base, &graph).await?;
+        let (places, inside): (Vec<usize>, Vec<NewFact>) = inside
             .into_iter()
             .zip(&graph.triples)
-            .map(|((_, fact), triple)| NewFact { predicate_id: Some(predicates[triple.predicate].0), ..fact })
-            .collect();
+            .map(|((at, fact), triple)| (at, NewFact { predicate_id: Some(predicates[triple.predicate].0), ..fact }))
+            .unzip();
         let mut answer = ImportedFacts { outside, left_out, ..ImportedFacts::default() };
         if !inside.is_empty() {
             let manner = Manner { on_overlap: OnOverlap::Merge, origin: Origin::Graph };
             let asserted = facts::assert(&mut tx, caller, &self.settings.rdf_base, &inside, manner).await;
             let asserted = asserted.map_err(|(_, failure)| failure)?;
-            for (_, outcome) in &asserted.outcomes {
+            let mut last = None;
+            for ((_, outcome), at) in asserted.outcomes.iter().zip(places) {
+                // The others that state a fact follow the first, which made it.
+                if last.replace(at) == Some(at) {
+                    continue;
+                }
                 *match outcome {
                     FactOutcome::Created => &mut answer.created,
                     FactOutcome::Merged => &mut answer.merged,
@@ -67,23 +72,76 @@ impl Handle<ops::import_facts> for Service {
     }
 }
 
+/// The predicates of a graph by their positions in it. Those of texts that this store has not come as texts bring them: they are seen by their facts
+/// alone, and may be made by whoever brings such.
+async fn predicates(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    base: &str,
+    graph: &Graph,
+) -> Result<Vec<PredicateId>, Failure> {
+    let extracted = |iri: &str| {
+        let (namespace, name) = named::of_derived(base, iri)?;
+        (namespace == extraction::NAMESPACE).then_some(name)
+    };
+    let names: Vec<Option<String>> = graph.predicates.iter().map(|iri| extracted(iri)).collect();
+    for name in names.iter().flatten() {
+        PREDICATE_NAME.check("predicate", name)?;
+    }
+    let wanted: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
+    let made = extraction::make_predicates(conn, &wanted).await.or_fail()?;
+    let others = graph.predicates.iter().zip(&names).filter(|(_, name)| name.is_none());
+    let others = Graph { predicates: others.map(|(iri, _)| iri.clone()).collect(), ..Graph::default() };
+    let (others, _) = importing::predicates(conn, caller, base, &others, false).await?;
+    let mut others = others.into_iter();
+    let found = graph.predicates.iter().zip(names).map(|(iri, name)| {
+        let found = match name {
+            Some(name) => made.get(&name).copied(),
+            None => others.next(),
+        };
+        found.ok_or_else(|| named::no_predicate("predicate", iri))
+    });
+    found.collect()
+}
+
 /// The documents that the nodes of a graph stand for.
 struct Nodes {
-    /// By the positions of the nodes.
+    /// Those of the archive by the ids that they had.
+    known: HashMap<i64, DocumentId>,
+    /// By the positions of the nodes, those that the archive has by their ids and those that this store has by their IRIs.
     found: Vec<Option<DocumentId>>,
-    /// The documents of the archive that nodes stand for by their IRIs, by the positions of the nodes and the guards of the documents: an IRI may
-    /// stand for one in each of many closed places.
-    named: HashMap<(usize, DocumentId), DocumentId>,
+    /// The documents of the archive that nodes stand for by their IRIs, by the positions of the nodes, each with its guard: an IRI may stand for one in
+    /// each of many closed places.
+    named: HashMap<usize, Vec<(DocumentId, DocumentId)>>,
     /// The guards of the documents that state facts.
     guards: HashMap<DocumentId, DocumentId>,
 }
 
 impl Nodes {
-    /// The document that a node stands for in a fact: of several with its IRI the one beside the source.
-    fn end(&self, node: usize, source: Option<DocumentId>) -> Option<DocumentId> {
+    /// The document that a node stands for in a fact. Archives of before do not name it by its id; there it is the one beside the source of several
+    /// with its IRI, and nobody knows which without a source.
+    fn end(&self, node: usize, id: Option<i64>, source: Option<DocumentId>) -> Option<DocumentId> {
+        if let Some(id) = id {
+            return self.known.get(&id).copied().or(self.found[node]);
+        }
+        let Some(named) = self.named.get(&node) else { return self.found[node] };
         let guard = source.and_then(|source| self.guards.get(&source));
-        let beside = guard.and_then(|guard| self.named.get(&(node, *guard)));
-        beside.copied().or(self.found[node])
+        match named[..] {
+            [(_, id)] => Some(id),
+            _ => named.iter().find(|(of, _)| Some(of) == guard).map(|(_, id)| *id),
+        }
+    }
+
+    /// The documents that state a fact, as far as they are there; `None` if some state it and none is there.
+    fn sources(&self, triple: &reading::Triple) -> Option<Vec<DocumentId>> {
+        let known: Vec<DocumentId> = triple.ids.sources.iter().filter_map(|id| self.known.get(id).copied()).collect();
+        match triple.source {
+            Some(source) if known.is_empty() => match triple.ids.sources.is_empty() {
+                true => self.end(source, None, None).map(|source| vec![source]),
+                false => None,
+            },
+            _ => Some(known),
+        }
     }
 }
 
@@ -104,7 +162,10 @@ async fn nodes(
             Node::Blank(label) => label.strip_prefix('b').and_then(|id| id.parse().ok()),
         })
         .collect();
-    let known: Vec<i64> = olds.iter().flatten().copied().collect();
+    let ids = graph.triples.iter().map(|triple| &triple.ids);
+    let ids = ids.flat_map(|ids| ids.subject.iter().chain(&ids.object).chain(&ids.sources));
+    let known: HashSet<i64> = olds.iter().flatten().chain(ids).copied().collect();
+    let known: Vec<i64> = known.into_iter().collect();
     let (known, _) = imported(conn, caller, of, &known).await?;
     let mut found: Vec<Option<DocumentId>> =
         olds.iter().map(|old| old.and_then(|old| known.get(&old).copied())).collect();
@@ -128,31 +189,26 @@ async fn nodes(
     }
     // What the archive itself brought is what it means, however closed that is.
     let brought = graph_nodes::brought(conn, &caller.readable(), &iris, caller.principal_id(), &keys(of)).await;
-    let (mut named, mut last) = (HashMap::new(), None);
+    let mut named: HashMap<usize, Vec<(DocumentId, DocumentId)>> = HashMap::new();
     for Brought { at, id, guard } in brought.or_fail()? {
-        let Some(at) = position(at) else { continue };
-        // The first of several stands for a node where none is beside the source.
-        if last.replace(at) != Some(at) {
-            found[at] = Some(id);
+        if let Some(at) = position(at) {
+            named.entry(at).or_default().push((guard, id));
         }
-        named.entry((at, guard)).or_insert(id);
     }
-    let sources: Vec<DocumentId> =
-        graph.triples.iter().filter_map(|triple| found[triple.source?]).collect::<HashSet<_>>().into_iter().collect();
-    let guards = archive::guards(conn, &sources).await.or_fail()?;
-    Ok(Nodes { found, named, guards: guards.into_iter().map(|(guard, id)| (id, guard)).collect() })
+    let mut nodes = Nodes { known, found, named, guards: HashMap::new() };
+    let sources: HashSet<DocumentId> =
+        graph.triples.iter().filter_map(|triple| nodes.sources(triple)).flatten().collect();
+    let guards = archive::guards(conn, &sources.into_iter().collect::<Vec<_>>()).await.or_fail()?;
+    nodes.guards = guards.into_iter().map(|(guard, id)| (id, guard)).collect();
+    Ok(nodes)
 }
 
-/// The facts whose ends and source are there, with the positions of their triples, and how many others there are.
+/// The facts whose ends and a source are there, with the positions of their triples, once for each document that states them; and how many others
+/// there are.
 fn facts(graph: &Graph, nodes: &Nodes) -> (Vec<(usize, NewFact)>, u32) {
-    let fact = |triple: &reading::Triple| {
-        // A fact is as closed as its source, so that it is nobody's without it.
-        let source = match triple.source {
-            Some(source) => Some(nodes.found[source]?),
-            None => None,
-        };
+    let fact = |triple: &reading::Triple, source: Option<DocumentId>| {
         let fact = NewFact {
-            subject_id: Some(nodes.end(triple.subject, source)?.0),
+            subject_id: Some(nodes.end(triple.subject, triple.ids.subject, source)?.0),
             fact_type: triple.fact_type,
             valid_from: triple.valid_from,
             valid_until: triple.valid_until,
@@ -160,7 +216,7 @@ fn facts(graph: &Graph, nodes: &Nodes) -> (Vec<(usize, NewFact)>, u32) {
             ..NewFact::default()
         };
         Some(match &triple.object {
-            Object::Node(node) => NewFact { object_id: Some(nodes.end(*node, source)?.0), ..fact },
+            Object::Node(node) => NewFact { object_id: Some(nodes.end(*node, triple.ids.object, source)?.0), ..fact },
             Object::Literal { value, datatype, language } => NewFact {
                 object_literal: Some(value.clone()),
                 object_datatype: language.is_none().then(|| datatype.clone()),
@@ -169,9 +225,17 @@ fn facts(graph: &Graph, nodes: &Nodes) -> (Vec<(usize, NewFact)>, u32) {
             },
         })
     };
-    let facts: Vec<(usize, NewFact)> =
-        graph.triples.iter().enumerate().filter_map(|(at, triple)| Some((at, fact(triple)?))).collect();
-    let outside = u32::try_from(graph.triples.len() - facts.len()).unwrap_or(u32::MAX);
+    let (mut facts, mut outside) = (Vec::new(), 0);
+    for (at, triple) in graph.triples.iter().enumerate() {
+        // A fact is as closed as its source, so that it is nobody's without it. One that stands by itself is stated by nobody first.
+        let sources = nodes.sources(triple).map(|sources| {
+            let alone = triple.source.is_none().then_some(None);
+            alone.into_iter().chain(sources.into_iter().map(Some)).collect::<Vec<_>>()
+        });
+        let stated: Vec<NewFact> = sources.into_iter().flatten().filter_map(|source| fact(triple, source)).collect();
+        outside += u32::from(stated.is_empty());
+        facts.extend(stated.into_iter().map(|fact| (at, fact)));
+    }
     (facts, outside)
 }
 

@@ -5,6 +5,7 @@ use crate::{
     error::{IntoFailure, OrFail},
     graph::terms,
     ingest::{parent, queueing::embed_together},
+    rdf::names,
     registry::Handle,
     search::bm25,
     service::Service,
@@ -306,6 +307,10 @@ impl<'a> Part<'a> {
         store::evidence::record_all(conn, &evidence).await.or_fail()?;
         archive::count(conn, &ids, &containers).await.or_fail()?;
         answer.iris_taken = name_nodes(conn, service, caller, self.documents, &self.new).await?;
+        // Others find documents by these, so that they are the owner's to bring.
+        if caller.principal().is_none() {
+            give_names(conn, self.documents, &self.new).await?;
+        }
         if let (Some(model), Some(within)) = (&self.model, coming.places.values().next()) {
             let (olds, vectors): (Vec<i64>, Vec<Weighted>) = self.vectors.into_iter().unzip();
             let ids: Vec<DocumentId> = olds.iter().filter_map(|old| self.new.get(old).copied()).collect();
@@ -487,6 +492,22 @@ impl<'a> Coming<'a> {
     }
 }
 
+/// Gives new documents the keys of callers and the names of entities, as far as nothing else has them here.
+async fn give_names(
+    conn: &mut PgConnection,
+    documents: &[ArchivedDocument],
+    new: &HashMap<i64, DocumentId>,
+) -> Result<(), Failure> {
+    let there = documents.iter().filter_map(|document| Some((*new.get(&document.id)?, document)));
+    let (mut keys, mut entities) = (Vec::new(), Vec::new());
+    for (id, document) in there {
+        keys.extend(document.keys.iter().map(|key| (id, key.principal.as_deref(), key.key.as_str())));
+        entities.extend(document.entity.as_ref().map(|entity| (id, entity.name.as_str(), entity.kind.as_str())));
+    }
+    archive::restore_keys(conn, &keys).await.or_fail()?;
+    archive::restore_entities(conn, &entities).await.or_fail()
+}
+
 /// Gives new documents the IRIs that they stand for, and returns those that others have already.
 async fn name_nodes(
     conn: &mut PgConnection,
@@ -518,13 +539,19 @@ async fn name_nodes(
     let mut taken = Vec::new();
     for (zone, ids) in zones {
         graph_nodes::hold_zone(conn, zone).await.or_fail()?;
-        let iris: Vec<&str> = ids.iter().map(|id| wanted[id].0).collect();
+        // What holds the entities of a closed place is found by the id that the place has here.
+        let of_entities = names::entities_of_zone(base, zone.0);
+        let iri = |id: &DocumentId| match names::zone_of_entities(base, wanted[id].0) {
+            Some(old) if old > 0 && zone.0 > 0 => of_entities.as_str(),
+            _ => wanted[id].0,
+        };
+        let iris: Vec<&str> = ids.iter().map(iri).collect();
         let there = graph_nodes::in_zone(conn, zone, &iris).await.or_fail()?;
         let mut seen: HashSet<&str> =
             there.iter().filter_map(|(at, _)| iris.get(usize::try_from(at - 1).ok()?).copied()).collect();
-        let (free, held): (Vec<DocumentId>, Vec<DocumentId>) = ids.iter().partition(|id| seen.insert(wanted[*id].0));
+        let (free, held): (Vec<DocumentId>, Vec<DocumentId>) = ids.iter().partition(|id| seen.insert(iri(id)));
         taken.extend(held.iter().map(|id| wanted[id].0.to_owned()));
-        let named: Vec<(DocumentId, &str, bool)> = free.iter().map(|id| (*id, wanted[id].0, wanted[id].1)).collect();
+        let named: Vec<(DocumentId, &str, bool)> = free.iter().map(|id| (*id, iri(id), wanted[id].1)).collect();
         graph_nodes::name(conn, &named).await.or_fail()?;
     }
     Ok(taken)

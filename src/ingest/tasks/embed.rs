@@ -22,7 +22,10 @@ use crate::{
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
-use std::{collections::HashSet, time::Instant};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 use svc_actors::{Grant, LeafRange, Outcome, TaskFailure, WriteMode};
 use svc_client::wire::Settled;
 use svc_ids::{DocumentId, RootId};
@@ -75,6 +78,28 @@ struct Made {
     postings: Postings,
 }
 
+/// What the model takes of a task, which is told at its end, whatever came of it: what waits for a model does not wait for the database.
+struct Encoding<'a> {
+    tools: &'a Tools,
+    took: Duration,
+}
+
+impl Encoding<'_> {
+    /// Counts what the model takes for this.
+    async fn of<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let begun = Instant::now();
+        let done = work.await;
+        self.took += begun.elapsed();
+        done
+    }
+}
+
+impl Drop for Encoding<'_> {
+    fn drop(&mut self) {
+        self.tools.load.record(Timed::Encode, self.took);
+    }
+}
+
 /// Makes the vectors and postings of what a task embeds, and of the documents of the tasks beside it.
 async fn make(tools: &Tools, apply: &Apply<'_>, beside: &[Grant], model: &Model) -> Result<Made, TaskFailure> {
     let grant = apply.grant;
@@ -106,10 +131,10 @@ async fn make(tools: &Tools, apply: &Apply<'_>, beside: &[Grant], model: &Model)
         }
         _ => false,
     };
-    let begun = Instant::now();
+    let mut encoding = Encoding { tools, took: Duration::ZERO };
     let texts: &[TextRow] = if is_sum { &[] } else { &rows };
-    let embedded = windows::embed_counted(model, texts, tools.settings.title_paths, &apply.meter).await?;
-    tools.load.record(Timed::Encode, begun.elapsed());
+    let embedded = windows::embed_counted(model, texts, tools.settings.title_paths, &apply.meter);
+    let embedded = encoding.of(embedded).await?;
     // A document that had token vectors before its text changed has them again.
     let had_tokens = grant.params["tokens"].as_bool() == Some(true);
     let wanted: HashSet<DocumentId> = {
@@ -117,7 +142,7 @@ async fn make(tools: &Tools, apply: &Apply<'_>, beside: &[Grant], model: &Model)
         store::token_vectors::wanted(&mut conn, &ids).await.classified()?.into_iter().collect()
     };
     let of_tokens: Vec<&TextRow> = rows.iter().filter(|row| had_tokens || wanted.contains(&row.id)).collect();
-    let tokens = maxsim::made(model, &of_tokens).await.classified()?;
+    let tokens = encoding.of(maxsim::made(&tools.settings, model, &of_tokens)).await.classified()?;
     Ok(Made { is_batch: batch.is_some(), together, rows, is_sum, embedded, tokens, postings })
 }
 

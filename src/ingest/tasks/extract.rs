@@ -23,7 +23,7 @@ use svc_ids::DocumentId;
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
     let (format, mut extraction, usage) = read(tools, id, &apply.meter).await?;
-    let Facts { mut summary, mut found, mut detail } = facts(&mut extraction, format);
+    let Facts { mut summary, mut found, mut detail } = facts(&mut extraction, format, usage);
     // A task that unpacks an archive records these, but one that its password opened was read in one go.
     if let Some(left_out) = summary.remove(Evidence::MembersLeftOut.as_str()) {
         found.push((Evidence::MembersLeftOut, left_out));
@@ -118,8 +118,9 @@ pub(super) struct Facts {
 /// How many lines the reader made headings, which is its decision and not a fact of the file.
 const DECISION: &str = "promoted_title_count";
 
-/// Takes the facts out of an extraction, because as evidence they need not be stored again.
-pub(super) fn facts(extraction: &mut Extraction, format: Format) -> Facts {
+/// Tells the facts of an extraction. What a reader has just found is taken out of it, because as evidence it need not be stored again. What a
+/// request stored stays, because a reprocess takes it over and finds it nowhere else.
+pub(super) fn facts(extraction: &mut Extraction, format: Format, usage: Option<Usage>) -> Facts {
     let mut summary = Map::new();
     summary.insert("characters".to_owned(), extraction.text.chars().count().into());
     summary.insert("headings".to_owned(), extraction.headings.len().into());
@@ -134,7 +135,11 @@ pub(super) fn facts(extraction: &mut Extraction, format: Format) -> Facts {
     }
     let mut found: Vec<_> = Evidence::of_format(format.as_str()).map(|evidence| (evidence, Value::Null)).collect();
     let mut detail = Map::new();
-    for (name, value) in std::mem::take(&mut extraction.facts) {
+    let told = match usage {
+        Some(_) => std::mem::take(&mut extraction.facts),
+        None => extraction.facts.clone(),
+    };
+    for (name, value) in told {
         match found.iter_mut().find(|(evidence, _)| evidence.as_str() == name) {
             Some((_, place)) => *place = value,
             None if name == DECISION => drop(detail.insert(name, value)),

@@ -128,7 +128,8 @@ impl Handler for TaskHandler {
         let code = outcome.as_ref().err().map(|failure| failure.code.as_str());
         trace.end([Attribute::new("task.outcome", label.as_str())], code);
         telemetry::seconds(telemetry::HANDLER_SECONDS, "task_type", grant.task_type.clone(), started.elapsed());
-        if grant.task_type == EMBED.name {
+        // What a task waited for that failed, such as a runner that is away, says nothing of the database.
+        if grant.task_type == EMBED.name && outcome.is_ok() {
             self.tools.load.record(Timed::Embed, started.elapsed());
         }
         metrics::counter!(telemetry::TASKS_ENDED, "task_type" => grant.task_type.clone(), "outcome" => label.as_str())

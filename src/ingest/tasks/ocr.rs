@@ -46,7 +46,7 @@ const POINTS: f64 = 72.0;
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
     let engine = tools.ocr.clone().ok_or_else(|| TaskFailure::away("no_ocr_engine", NO_ENGINE))?;
-    let (format, mut extraction, _) = extract::read(tools, id, &apply.meter).await?;
+    let (format, mut extraction, usage) = extract::read(tools, id, &apply.meter).await?;
     let known = known(tools, id).await?;
     let pictures = Pictures::of(format, &mut extraction);
     let wanted = match &pictures {
@@ -63,7 +63,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let Pages { pages, boxes, left_out, .. } = read;
     let mut extraction = extraction.with_read_pages(pages);
     extraction.facts.remove("empty");
-    let extract::Facts { mut summary, mut found, mut detail } = extract::facts(&mut extraction, format);
+    let extract::Facts { mut summary, mut found, mut detail } = extract::facts(&mut extraction, format, usage);
     if let Some(Known { summary: before, .. }) = known {
         // What the reader found is recorded already, and of it only the text is another now.
         summary = before.into_iter().chain(summary).collect();

@@ -68,7 +68,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let mut embedded = windows::embed_counted(&model, &rows, tools.settings.title_paths, &apply.meter).await?;
     let summaries = kinds.iter().filter_map(|kind| Some(summary::row(kind.id, kind.summary.as_deref()?)));
     let mut summaries = windows::embed(&model, &probed(summaries.collect())).await?;
-    let tokens = maxsim::made(&model, &stale.iter().collect::<Vec<_>>()).await.classified()?;
+    let tokens = maxsim::made(&tools.settings, &model, &stale.iter().collect::<Vec<_>>()).await.classified()?;
 
     let mut tx = apply.begin().await?;
     let Some(serves) = model_moves::serves(tx.conn(), &to).await.classified()? else {

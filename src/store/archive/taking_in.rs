@@ -116,6 +116,44 @@ pub async fn count(conn: &mut PgConnection, documents: &[DocumentId], containers
     .map(|_| ())
 }
 
+/// Gives documents the keys of principals, by their names, and of the owner. A key that its caller has given to another document stays with that,
+/// and one of a principal that is not here is left out.
+pub async fn restore_keys(conn: &mut PgConnection, keys: &[(DocumentId, Option<&str>, &str)]) -> sqlx::Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "INSERT INTO document_keys (principal_id, key, document_id)
+         SELECT p.id, k.key, k.id FROM unnest($1::bigint[], $2::text[], $3::text[]) k(id, principal, key)
+           LEFT JOIN principals p ON p.name = k.principal
+          WHERE k.principal IS NULL OR p.id IS NOT NULL ORDER BY k.key, p.id ON CONFLICT DO NOTHING",
+    )
+    .bind(keys.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+    .bind(keys.iter().map(|(_, principal, _)| *principal).collect::<Vec<_>>())
+    .bind(keys.iter().map(|(.., key)| *key).collect::<Vec<_>>())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Gives documents the names by which texts mean them, in the zones that they are in; a name that another one has there stays with that.
+pub async fn restore_entities(conn: &mut PgConnection, names: &[(DocumentId, &str, &str)]) -> sqlx::Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "INSERT INTO entity_names (document_id, zone, name_key, type_key)
+         SELECT d.id, d.guard, n.name, n.kind FROM unnest($1::bigint[], $2::text[], $3::text[]) n(id, name, kind) JOIN documents d ON d.id = n.id
+          ORDER BY d.guard, n.name, n.kind ON CONFLICT DO NOTHING",
+    )
+    .bind(names.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+    .bind(names.iter().map(|(_, name, _)| storable(name).into_owned()).collect::<Vec<_>>())
+    .bind(names.iter().map(|(.., kind)| storable(kind).into_owned()).collect::<Vec<_>>())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
 /// The indexes for words that cover every document.
 pub async fn indexes_of_all(conn: &mut PgConnection) -> sqlx::Result<Vec<IndexId>> {
     sqlx::query_scalar(

@@ -35,6 +35,8 @@ pub struct Edge {
     pub fact_type: Word<FactType>,
     pub source_id: Option<DocumentId>,
     pub source_iri: Option<String>,
+    /// The documents that state it, as far as the scope covers them, the source first; none without a history.
+    pub cited: Vec<DocumentId>,
 }
 
 /// Which facts are exported.
@@ -101,7 +103,11 @@ pub async fn page(
     let query = concat!(
         "SELECT t.id, t.subject_id, s.iri AS subject_iri, s.blank AS subject_blank, t.predicate_id, t.object_id, o.iri AS object_iri,
                 o.blank AS object_blank, t.object_literal, t.object_datatype, t.object_language, t.valid_from, t.valid_until, t.recorded_at,
-                CASE WHEN t.invalidated_at <= $3 THEN t.invalidated_at END AS invalidated_at, t.derived_by, t.fact_type, t.source_id, r.iri AS source_iri, t.found
+                CASE WHEN t.invalidated_at <= $3 THEN t.invalidated_at END AS invalidated_at, t.derived_by, t.fact_type, t.source_id, r.iri AS source_iri, t.found,
+                CASE WHEN $11 THEN ARRAY(SELECT c.document_id FROM triple_citations c JOIN documents d ON d.id = c.document_id
+                                          WHERE c.triple_id = t.id AND c.cited_at <= $3 AND ",
+        readable!(),
+        " GROUP BY c.document_id ORDER BY c.document_id IS DISTINCT FROM t.source_id, min(c.cited_at), c.document_id) ELSE '{}' END AS cited
            FROM (SELECT t.*, count(*) OVER () AS found,
                         sum(octet_length(coalesce(t.object_literal, ''))) OVER (ORDER BY t.subject_id, t.predicate_id, t.id) - octet_length(coalesce(t.object_literal, '')) AS bytes
                    FROM (SELECT t.* FROM triples t

@@ -3,13 +3,20 @@ use super::{done, held, moment, rows, said};
 use crate::{
     principals::{Someone, grant, idle, someone},
     rdf::import,
-    support::{TestApp, repository},
+    support::{TestApp, document, repository},
 };
 use serde_json::{Value, json};
-use std::process::{Command, Output};
+use std::{
+    collections::BTreeSet,
+    fs,
+    process::{Command, Output},
+};
 use svc_client::{
-    Code, Json,
-    wire::{DocumentPath, FactQuery, GrantRight, ImportQuery, NewBatch, NewFact, NewPredicate, PrincipalPath, ValidAt},
+    Code, Json, TurtleText,
+    wire::{
+        DocumentPath, FactQuery, GrantRight, ImportQuery, NewBatch, NewDocument, NewFact, NewPredicate, OntologyQuery,
+        PredicateQuery, PrincipalPath, ValidAt, WaitQuery,
+    },
 };
 
 /// Runs `svc` as somebody.
@@ -146,6 +153,93 @@ async fn closed_graphs_come_back_with_their_facts_each_in_its_own_place() {
     .unwrap();
     assert_eq!(beside, 4);
     for app in [app, other] {
+        app.end().await;
+    }
+}
+
+/// What a principal reads of facts, and of predicates.
+async fn known(who: &Someone) -> (Vec<String>, Vec<String>) {
+    let facts = who.client.list_facts(FactQuery::default()).await.unwrap().facts;
+    let mut said: Vec<String> = facts.into_iter().filter_map(|fact| fact.object_literal).collect();
+    said.sort();
+    let listed = who.client.list_predicates(PredicateQuery::default()).await.unwrap().predicates;
+    (said, listed.into_iter().map(|predicate| predicate.iri).collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fact_comes_back_to_the_document_that_it_was_about_whoever_has_its_iri() {
+    let (app, other) = (idle().await, idle().await);
+    let text = |name: &str| format!("<http://e/ann> <http://e/says> '{name}' .");
+    let (alice, bob) = (someone(&app, "alice").await, someone(&app, "bob").await);
+    import(&app.client, ImportQuery::default(), &text("owner")).await.unwrap();
+    // What a principal imports at the top is closed to others, and no document states it.
+    import(&alice.client, ImportQuery::default(), &text("alice")).await.unwrap();
+    import(&bob.client, ImportQuery::default(), &text("bob")).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    done(&app, &["export", archive.to_str().unwrap()]).await;
+    let mut named = Vec::new();
+    for name in ["alice", "bob", "stranger"] {
+        named.push(someone(&other, name).await);
+    }
+    let imported = done(&other, &["import", archive.to_str().unwrap()]).await;
+    assert_eq!((&imported["facts"]["created"], &imported["facts"]["outside"]), (&json!(3), &json!(0)), "{imported}");
+    for (who, facts) in named.iter().zip([&["alice", "owner"][..], &["bob", "owner"], &["owner"]]) {
+        assert_eq!(known(who).await.0, facts);
+    }
+    for app in [app, other] {
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_closed_texts_say_is_named_to_nobody_else_after_a_round_trip() {
+    let (app, other) = (idle().await, idle().await);
+    let closed = NewDocument { private: true, ..document("Plans", "") };
+    let closed = app.client.create_document(WaitQuery::default(), Json(closed)).await.unwrap().id;
+    let query = ImportQuery { parent_id: Some(closed), ..ImportQuery::default() };
+    import(&app.client, query, "<http://e/acme> <http://e/plannedLayoffOf> '40' .").await.unwrap();
+    let ontology = "<http://e/o> a <http://www.w3.org/2002/07/owl#Ontology> .
+        <http://e/plannedLayoffOf> a <http://www.w3.org/2002/07/owl#FunctionalProperty> ; <http://www.w3.org/2000/01/rdf-schema#label> 'planned layoff' .
+        <http://e/shown> a <http://www.w3.org/2002/07/owl#FunctionalProperty> .";
+    let query = OntologyQuery { parent_id: Some(closed), ..OntologyQuery::default() };
+    app.client.create_ontology(query, TurtleText(ontology.to_owned())).await.unwrap();
+    // An extracted predicate, as texts bring them.
+    sqlx::query(
+        "INSERT INTO predicates (namespace, name, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive, is_irreflexive,
+                sub_property_of, disjoint_with, is_declared) VALUES ('extracted', 'works for', false, false, false, false, false, false, '{}', '{}', false)",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let fact = json!({"subject_id": closed, "predicate": "extracted:works for", "object_literal": "Acme", "source_id": closed});
+    app.client.assert_fact(Json(serde_json::from_value(fact).unwrap())).await.unwrap();
+    import(&app.client, ImportQuery::default(), "<http://e/b> <http://e/shown> 'x' .").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    done(&app, &["export", archive.to_str().unwrap()]).await;
+    let predicates = fs::read_to_string(archive.join("predicates.ndjson")).unwrap();
+    assert!(predicates.contains("http://e/shown") && !predicates.contains("lanned"), "{predicates}");
+
+    let stranger = someone(&other, "stranger").await;
+    let imported = done(&other, &["import", archive.to_str().unwrap()]).await;
+    assert_eq!(imported["facts"]["outside"], 0, "{imported}");
+    assert_eq!(known(&stranger).await, (vec!["x".to_owned()], vec!["http://e/shown".to_owned()]));
+    let shown = stranger.client.list_predicates(PredicateQuery::default()).await.unwrap().predicates;
+    assert!(!shown[0].functional, "a closed ontology holds for nobody else");
+    let all = other.client.list_predicates(PredicateQuery::default()).await.unwrap().predicates;
+    let iris: BTreeSet<&str> = all.iter().map(|predicate| predicate.iri.as_str()).collect();
+    assert!(iris.contains("http://e/plannedLayoffOf") && iris.iter().any(|iri| iri.contains("extracted/works")));
+
+    // A principal brings the same in, though only the owner declares such predicates.
+    let third = idle().await;
+    let bob = someone(&third, "bob").await;
+    let output = svc_as(&third, &bob, &["import", archive.to_str().unwrap()]).await;
+    assert!(output.status.success(), "{}", said(&output));
+    let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(imported["facts"]["outside"], 0, "{imported}");
+    assert_eq!(known(&bob).await.0, ["40", "Acme", "x"]);
+    for app in [app, other, third] {
         app.end().await;
     }
 }

@@ -3,6 +3,11 @@ use super::*;
 use crate::support::{invariants, s3::Stop, say};
 use sqlx::Connection;
 use std::io::Write;
+use svc::store::scope::Writable;
+use svc_client::{
+    OptionalJson,
+    wire::{ReprocessRequest, TaskTypePath},
+};
 
 /// Files of both sorts: one whole, one in parts, and one under another.
 async fn files(app: &TestApp) -> Vec<(i64, Vec<u8>)> {
@@ -138,6 +143,49 @@ async fn damaged_bytes_stay_where_they_are_and_the_others_move() {
         !refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("SVC_BLOB_STORE"),
         "{refused:?}"
     );
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_files_that_a_reprocess_builds_move_with_the_others() {
+    let s3 = S3::start().await;
+    let app = app_on(&s3.settings(), false).await;
+    let members = [("heron.md", "# Herons\n\nThey wait."), ("coot.md", "# Coots\n\nThey dive.")];
+    let id = app.upload_bytes("birds.zip", members::archive(&members)).await.unwrap().document_id;
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    let embed = || TaskTypePath { task_type: "embed".into() };
+    app.client.pause_task_type(embed()).await.unwrap();
+    let request = ReprocessRequest { options: Some(json!({"structure": {"max_tokens": 20}})), replace: false };
+    app.client.reprocess_file(DocumentPath { id }, OptionalJson(Some(request))).await.unwrap();
+    let built = until("the members of the new tree", async || {
+        let hidden = "SELECT d.id FROM documents d JOIN document_blobs b ON b.document_id = d.id
+                       WHERE d.guard = -1 AND b.object IS NOT NULL";
+        let ids: Vec<i64> = sqlx::query_scalar(hidden).fetch_all(&app.pool).await.unwrap();
+        (ids.len() == members.len()).then_some(ids)
+    })
+    .await;
+    let mut conn = app.pool.acquire().await.unwrap();
+    for id in built.iter().map(|id| DocumentId(*id)) {
+        assert_eq!(store::places::find(&mut conn, &Writable::everything(), id).await.unwrap(), None);
+        let found = store::places::find_for_operator(&mut conn, id).await.unwrap();
+        assert_eq!(found.map(|place| place.id()), Some(id));
+    }
+    drop(conn);
+    let moved = run(program(&app, &s3.settings(), &["blobs", "move", "--to", "database"])).await;
+    assert!(moved.status.success(), "{moved:?}");
+    assert_eq!((last_line(&moved)["moved"].as_i64(), last_line(&moved)["left"].as_i64()), (Some(5), Some(0)));
+    assert_eq!(places(&app).await, (5, 0), "nothing names an object");
+    // Whoever goes back to the database deletes the objects by hand.
+    s3.objects().iter().for_each(|object| std::fs::remove_file(object).unwrap());
+    app.client.resume_task_type(embed()).await.unwrap();
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed, frontier.reprocess), (Settled::Settled, 0, None));
+    let tree = app.subtree(id).await;
+    for (name, text) in members {
+        let member = tree.iter().find(|node| node.usetype == "file" && node.title == name).unwrap();
+        assert!(built.contains(&member.id), "{name} is of the new tree");
+        assert_eq!(bytes_of(&app, member.id).await.unwrap(), text.as_bytes());
+    }
     app.end().await;
 }
 

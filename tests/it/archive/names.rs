@@ -1,0 +1,93 @@
+//! What documents are known by, and what states a fact, in another store.
+use super::done;
+use crate::{
+    principals::{idle, someone},
+    support::invariants,
+};
+use serde_json::{Value, json};
+use svc_client::{
+    Json,
+    wire::{DocumentPath, FactQuery, NewBatch, NewPredicate},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_finds_its_documents_by_its_keys_and_a_text_an_entity_by_its_name() {
+    let (app, other) = (idle().await, idle().await);
+    let alice = someone(&app, "alice").await;
+    let batch = |name: &str| -> NewBatch {
+        let documents = json!([{"title": format!("{name} 1"), "content": "", "key": "one"},
+            {"title": format!("{name} 2"), "content": "", "key": "two", "parent_key": "one"}]);
+        serde_json::from_value(json!({"documents": documents})).unwrap()
+    };
+    let made = app.client.create_documents(Json(batch("owner"))).await.unwrap();
+    alice.client.create_documents(Json(batch("alice"))).await.unwrap();
+    sqlx::query(
+        "INSERT INTO entity_names (document_id, zone, name_key, type_key) VALUES ($1, 0, 'ada lovelace', 'person')",
+    )
+    .bind(made.documents[1].document_id)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    done(&app, &["export", archive.to_str().unwrap()]).await;
+
+    let alice = someone(&other, "alice").await;
+    done(&other, &["import", archive.to_str().unwrap()]).await;
+    let entity: (String, String, String, i64) = sqlx::query_as(
+        "SELECT d.title, n.name_key, n.type_key, n.zone FROM entity_names n JOIN documents d ON d.id = n.document_id",
+    )
+    .fetch_one(&other.pool)
+    .await
+    .unwrap();
+    assert_eq!(entity, ("owner 2".to_owned(), "ada lovelace".to_owned(), "person".to_owned(), 0));
+    for (client, name) in [(&other.client, "owner"), (&alice.client, "alice")] {
+        // What was hers is closed as it was, and she has her grant again.
+        let again = client.create_documents(Json(batch(name))).await.unwrap().documents;
+        assert!(again.iter().all(|document| document.was_existing), "{name}: {again:?}");
+    }
+    invariants::check(&other.pool).await;
+    for app in [app, other] {
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fact_keeps_all_the_documents_that_state_it() {
+    let (app, other, third) = (idle().await, idle().await, idle().await);
+    let documents = json!([{"title": "folder", "content": "", "key": "folder"}, {"title": "first", "content": ""},
+        {"title": "second", "content": "", "parent_key": "folder"}, {"title": "it", "content": "", "parent_key": "folder"}]);
+    let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
+    let made = app.client.create_documents(Json(batch)).await.unwrap().documents;
+    let [folder, first, second, it] = [0, 1, 2, 3].map(|at: usize| made[at].document_id);
+    app.client
+        .create_predicate(Json(NewPredicate { name: "weighs".to_owned(), ..NewPredicate::default() }))
+        .await
+        .unwrap();
+    for source in [first, second] {
+        let fact = json!({"subject_id": it, "predicate": "weighs", "object_literal": "3", "source_id": source, "on_overlap": "merge"});
+        app.client.assert_fact(Json(serde_json::from_value(fact).unwrap())).await.unwrap();
+    }
+    let at = tempfile::tempdir().unwrap();
+    let (whole, part) = (at.path().join("whole"), at.path().join("part"));
+    done(&app, &["export", whole.to_str().unwrap()]).await;
+    done(&app, &["export", part.to_str().unwrap(), "--under", &folder.to_string()]).await;
+
+    // One of them stays behind.
+    let imported = done(&other, &["import", part.to_str().unwrap()]).await;
+    assert_eq!((&imported["facts"]["created"], &imported["facts"]["outside"]), (&json!(1), &json!(0)), "{imported}");
+
+    // Or is deleted, where the other one still states it.
+    let imported = done(&third, &["import", whole.to_str().unwrap()]).await;
+    assert_eq!(imported["facts"], json!({"created": 1, "merged": 0, "existing": 0, "outside": 0, "left_out": 0}));
+    let id: i64 =
+        sqlx::query_scalar("SELECT id FROM documents WHERE title = 'first'").fetch_one(&third.pool).await.unwrap();
+    third.client.delete_document(DocumentPath { id }).await.unwrap();
+    let facts = third.client.list_facts(FactQuery::default()).await.unwrap().facts;
+    let said: Vec<Value> = facts.iter().map(|fact| json!(fact.object_literal)).collect();
+    assert_eq!(said, [json!("3")]);
+    for app in [app, other, third] {
+        invariants::check(&app.pool).await;
+        app.end().await;
+    }
+}
