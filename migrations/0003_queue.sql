@@ -85,6 +85,8 @@ CREATE INDEX task_queue_held ON task_queue (claim_token) WHERE claim_token IS NO
 -- A count of what the queue still owes reads the first thousands of each type, and not the whole table, which also holds the
 -- finished tasks of a week.
 CREATE INDEX task_queue_unfinished ON task_queue (task_type, created_at) WHERE NOT final;
+-- The badges of what the queue still owes, one after another: those that nobody answers to are found without the tasks of all others.
+CREATE INDEX task_queue_badge ON task_queue (service_badge, id) WHERE service_badge IS NOT NULL AND NOT final;
 -- What each batch of a provider holds.
 CREATE INDEX task_queue_batched ON task_queue (batch_id, id) WHERE batch_id IS NOT NULL;
 -- A search says how many documents of its scope wait for their vectors, or could not get them: documents that were written over REST,

@@ -99,4 +99,3 @@ CREATE TABLE console_sessions (
     CHECK ((token_id IS NULL) <> (owner_mark IS NULL))
 );
 CREATE INDEX console_sessions_token ON console_sessions (token_id);
-CREATE INDEX console_sessions_seen ON console_sessions (seen_at);

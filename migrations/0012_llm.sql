@@ -67,8 +67,10 @@ CREATE TABLE llm_batches (
     unknown             integer NOT NULL DEFAULT 0,
     repeated            integer NOT NULL DEFAULT 0,
     dropped             integer NOT NULL DEFAULT 0,
-    -- How often it is unknown whether the provider got the batch.
+    -- How often it was sent to a provider that may have it since and cannot be asked.
     doubts              integer NOT NULL DEFAULT 0,
+    -- Before this it is not submitted again as long as another batch of its model is at the provider, which had no room for both.
+    put_off_until       timestamptz,
     -- What went wrong last.
     problem             text,
     -- No task waits for its answers any more.

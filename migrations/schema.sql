@@ -1428,6 +1428,7 @@ CREATE TABLE llm_batches (
     repeated integer DEFAULT 0 NOT NULL,
     dropped integer DEFAULT 0 NOT NULL,
     doubts integer DEFAULT 0 NOT NULL,
+    put_off_until timestamp with time zone,
     problem text,
     is_done boolean DEFAULT false NOT NULL
 );
@@ -2305,8 +2306,6 @@ CREATE INDEX bulk_message_document ON bulk_message USING btree (document_id, mes
 
 CREATE INDEX bulk_message_rejected ON bulk_message USING btree (at) WHERE (outcome = 'rejected'::text);
 
-CREATE INDEX console_sessions_seen ON console_sessions USING btree (seen_at);
-
 CREATE INDEX console_sessions_token ON console_sessions USING btree (token_id);
 
 CREATE INDEX derivations_predicate ON derivations USING btree (predicate_id);
@@ -2424,6 +2423,8 @@ CREATE INDEX task_attempts_failed ON task_attempts USING btree (task_id, id) WHE
 CREATE INDEX task_intent_region ON task_intent USING gist (prange, drange);
 
 CREATE INDEX task_loss_worker ON task_loss USING btree (boot_nonce);
+
+CREATE INDEX task_queue_badge ON task_queue USING btree (service_badge, id) WHERE ((service_badge IS NOT NULL) AND (NOT final));
 
 CREATE INDEX task_queue_batched ON task_queue USING btree (batch_id, id) WHERE (batch_id IS NOT NULL);
 

@@ -36,6 +36,8 @@ const SHOWN: usize = 300;
 const PAUSE: Duration = Duration::from_secs(5);
 /// The longest pause that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// How a call ended that was answered.
+const ANSWERED: &str = "answered";
 
 /// The endpoint, and how many calls of it are under way.
 pub struct LanguageModel {
@@ -163,23 +165,31 @@ impl LanguageModel {
             deadline,
             messages: messages(response),
             received: Received::default(),
+            held: String::new(),
             has_spoken: false,
             is_over: false,
             permit,
         })
     }
 
-    /// Counts a call that is over; one that was answered with its model and what it took.
-    async fn ended(&self, purpose: &'static str, begun: Instant, code: &'static str, answer: Option<(&str, Usage)>) {
+    /// Counts a call that is over, with the model and what it took, if the server has counted: what failed may be paid for too.
+    async fn ended(&self, purpose: &'static str, begun: Instant, code: &'static str, took: Option<(&str, Usage)>) {
         count(purpose, begun, code);
         // No call was made of an endpoint that is not there.
         if code == "not_configured" {
             return;
         }
+        if let Some((model, usage)) = took {
+            for (direction, tokens) in [("in", usage.prompt_tokens), ("out", usage.completion_tokens)] {
+                let labels =
+                    [("purpose", purpose.to_owned()), ("model", model.to_owned()), ("direction", direction.to_owned())];
+                metrics::counter!(telemetry::LLM_TOKENS, &labels).increment(tokens);
+            }
+        }
         let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
-        let (model, usage) = answer.unwrap_or_default();
+        let (model, usage) = took.unwrap_or_default();
         let tokens = (number(usage.prompt_tokens), number(usage.completion_tokens));
-        if let Err(error) = store::llm_usage::add(&self.pool, purpose, model, answer.is_none(), tokens).await {
+        if let Err(error) = store::llm_usage::add(&self.pool, purpose, model, code != ANSWERED, tokens).await {
             tracing::warn!(error = %error, "a call of the language model could not be counted");
         }
     }

@@ -9,10 +9,10 @@ mod parking;
 mod provider;
 
 use crate::{
-    llm::{Ask, Received, body_without_stream, refused_field_of},
+    llm::{Ask, Received, Usage, body_without_stream, refused_field_of},
     store::{
         group_commit::GroupCommit,
-        llm_batches::{BatchCaps, Parked, Parking},
+        llm_batches::{BatchCaps, Parked, Parking, Unanswered},
         summaries::LlmAnswer,
         text::storable,
     },
@@ -133,39 +133,41 @@ pub mod code {
 }
 
 /// An answer as a provider of chat completions words it, or why there is none.
-fn answer_of(message: &Value) -> Result<LlmAnswer, (String, String)> {
-    let failed = |code: &str, message: String| Err((code.to_owned(), message));
+fn answer_of(message: &Value) -> Result<LlmAnswer, Unanswered> {
     let mut received = Received::default();
-    let mut text = match received.take(message) {
-        Ok(text) => text,
-        Err(error) => return failed(code::FAILED, error),
-    };
+    let mut text = received.take(message).map_err(|error| Unanswered::new(code::FAILED, error))?;
     text.push_str(&received.rest());
-    let text = text.trim();
-    if text.is_empty() {
-        return match received.has_reasoned {
-            true => failed(code::ONLY_REASONING, "the model thought and said nothing".to_owned()),
-            false => failed(code::FAILED, "the answer is empty".to_owned()),
-        };
-    }
+    let model = received.model.as_deref().unwrap_or_default();
     let usage = received.usage.unwrap_or_default();
-    Ok(answer(
-        text,
-        received.finish.as_deref() == Some("length"),
-        received.model.as_deref().unwrap_or_default(),
-        usage.prompt_tokens,
-        usage.completion_tokens,
-    ))
+    match (text.trim(), received.has_reasoned) {
+        ("", true) => Err(unanswered(code::ONLY_REASONING, "the model thought and said nothing", model, usage)),
+        ("", false) => Err(unanswered(code::FAILED, "the answer is empty", model, usage)),
+        (text, _) => Ok(answer(text, received.finish.as_deref() == Some("length"), model, usage)),
+    }
 }
 
-fn answer(text: &str, is_cut: bool, model: &str, prompt_tokens: u64, completion_tokens: u64) -> LlmAnswer {
-    let count = |tokens: u64| i64::try_from(tokens.min(MOST_TOKENS)).unwrap_or(i64::MAX);
+fn answer(text: &str, is_cut: bool, model: &str, usage: Usage) -> LlmAnswer {
     LlmAnswer {
         answer: storable(text).into_owned(),
         is_cut,
         model: storable(model).into_owned(),
-        prompt_tokens: count(prompt_tokens),
-        completion_tokens: count(completion_tokens),
+        prompt_tokens: count(usage.prompt_tokens),
+        completion_tokens: count(usage.completion_tokens),
         batch_id: None,
     }
+}
+
+/// Why there is no answer to a request that the model has read, and has to be paid for.
+fn unanswered(code: &str, message: &str, model: &str, usage: Usage) -> Unanswered {
+    Unanswered {
+        code: code.to_owned(),
+        message: message.to_owned(),
+        model: storable(model).into_owned(),
+        prompt_tokens: count(usage.prompt_tokens),
+        completion_tokens: count(usage.completion_tokens),
+    }
+}
+
+fn count(tokens: u64) -> i64 {
+    i64::try_from(tokens.min(MOST_TOKENS)).unwrap_or(i64::MAX)
 }

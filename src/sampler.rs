@@ -124,6 +124,26 @@ impl Known {
     pub fn fresh(&self) -> Option<&Sample> {
         self.sample.as_deref().filter(|sample| self.failure.is_none() && sample.taken.elapsed() < STALE)
     }
+
+    /// The overview, unless it is time for a new one.
+    fn recent(&self) -> Option<Arc<OverviewResponse>> {
+        self.younger_than(self.lasts())
+    }
+
+    /// How long an overview is shown before somebody who looks has a new one taken.
+    fn lasts(&self) -> Duration {
+        EVERY.max(self.rest.unwrap_or_default() * 2).min(STALE)
+    }
+
+    /// The overview, if it was taken within this time.
+    fn younger_than(&self, age: Duration) -> Option<Arc<OverviewResponse>> {
+        self.overview.as_ref().filter(|(taken, _)| taken.elapsed() < age).map(|(_, overview)| overview.clone())
+    }
+}
+
+/// The time without a sample after one that took so long, while nothing asks for one.
+fn rest(took: Duration) -> Duration {
+    (took * REST).min(SELDOM)
 }
 
 /// Takes samples from its start until its service is gone.
@@ -258,14 +278,11 @@ impl Sampler {
         }
         drop(turn);
         // What is older is told as unknown.
-        let known = self.lock();
-        known.overview.as_ref().filter(|(taken, _)| taken.elapsed() < STALE).map(|(_, overview)| overview.clone())
+        self.lock().younger_than(STALE)
     }
 
     fn recent(&self) -> Option<Arc<OverviewResponse>> {
-        let known = self.lock();
-        let (taken, overview) = known.overview.as_ref()?;
-        (taken.elapsed() < EVERY.max(known.rest.unwrap_or_default() * 2)).then(|| overview.clone())
+        self.lock().recent()
     }
 
     /// Takes a sample now.
@@ -295,7 +312,7 @@ impl Sampler {
             _ => Err(String::new()),
         };
         let mut known = self.lock();
-        known.rest = Some(taken.elapsed() * REST);
+        known.rest = Some(rest(taken.elapsed()));
         match overview {
             Ok(overview) => {
                 known.overview = Some((Instant::now(), Arc::new(overview)));
@@ -474,11 +491,39 @@ async fn again_and_again(sampler: Weak<Sampler>, work: impl AsyncFn(&Sampler)) {
             Some(sampler) if !sampler.pool.is_closed() => {
                 let begun = Instant::now();
                 work(&sampler).await;
-                let least = if sampler.is_watched() { WATCHED_EVERY } else { EVERY };
-                (begun.elapsed() * REST).clamp(least, SELDOM)
+                rest(begun.elapsed()).max(if sampler.is_watched() { WATCHED_EVERY } else { EVERY })
             }
             _ => return,
         };
         tokio::time::sleep(rest).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overview_is_shown_for_as_long_as_the_rest_after_it_allows_and_no_longer_than_it_is_true() {
+        let overview = Arc::new(OverviewResponse {
+            at: chrono::Utc::now(),
+            queue: queue::state(&[], &[]),
+            task_types: Vec::new(),
+            findings: Vec::new(),
+            workers: Vec::new(),
+            throughput: Vec::new(),
+            regions_held: 0,
+        });
+        let known = |took: Duration| Known { rest: Some(rest(took)), ..Known::default() };
+        let is_recent = |age: u64| {
+            let taken = Instant::now().checked_sub(Duration::from_secs(age)).expect("the machine has run for longer");
+            Known { overview: Some((taken, overview.clone())), ..known(Duration::from_millis(1)) }.recent().is_some()
+        };
+        assert!(is_recent(1) && !is_recent(3));
+        assert!(Known::default().recent().is_none());
+        assert_eq!(known(Duration::from_millis(100)).lasts(), Duration::from_secs(20));
+        // A sample that took as long as one may is no reason to show what came of it for half an hour.
+        let lasts = known(2 * PATIENCE).lasts();
+        assert!(lasts == 2 * SELDOM && lasts < STALE, "{lasts:?}");
     }
 }

@@ -190,12 +190,16 @@ impl FileUpload {
     /// A file on this machine, streamed from disk.
     pub async fn from_path(path: &std::path::Path, options: Option<serde_json::Value>) -> std::io::Result<FileUpload> {
         let file = tokio::fs::File::open(path).await?;
-        let length = file.metadata().await?.len();
+        let facts = file.metadata().await?;
+        // A pipe does not say how much will come out of it.
+        let length = facts.is_file().then_some(facts.len());
+        // A file that grows meanwhile ends where it ended when it was opened, because its length is sent before it.
+        let bytes = tokio::io::AsyncReadExt::take(file, length.unwrap_or(u64::MAX));
         Ok(FileUpload {
             filename: path.file_name().map(|name| name.to_string_lossy().into_owned()),
             declared_mime: None,
-            length: Some(length),
-            bytes: tokio_util::io::ReaderStream::with_capacity(file, 256 * 1024).boxed(),
+            length,
+            bytes: tokio_util::io::ReaderStream::with_capacity(bytes, 256 * 1024).boxed(),
             options,
         })
     }
@@ -255,5 +259,30 @@ impl Body for FileUpload {
             ));
         let content = ContentBuilder::new().schema(Some(form)).build();
         Some(RequestBodyBuilder::new().content("multipart/form-data", content).required(Some(Required::True)).build())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::TryStreamExt;
+    use std::io::Write;
+
+    #[tokio::test]
+    async fn a_file_that_grows_is_sent_as_it_was_when_it_was_opened() {
+        let path = std::env::temp_dir().join(format!("svc-client-grows-{}.log", std::process::id()));
+        std::fs::write(&path, "one line\n").unwrap();
+        let upload = FileUpload::from_path(&path, None).await.unwrap();
+        let mut log = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        log.write_all(b"and another one\n").unwrap();
+        let sent = upload.bytes.try_collect::<Vec<Bytes>>().await.unwrap().concat();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((sent, upload.length), (b"one line\n".to_vec(), Some(9)));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_plain_file_has_no_length() {
+        let upload = FileUpload::from_path(std::path::Path::new("/dev/null"), None).await.unwrap();
+        assert_eq!(upload.length, None);
     }
 }

@@ -183,10 +183,7 @@ async fn refused(answer: Incoming) -> Result<Failure, Failure> {
 
 fn refusal(status: u16, retry_after: Option<u64>, bytes: &[u8]) -> Failure {
     let mut failure: Failure = serde_json::from_slice(bytes).unwrap_or_else(|_| {
-        let mut failure = Failure::new(
-            Code::Unreachable,
-            format!("status {status} without a problem description: is this the address of an svc service?"),
-        );
+        let mut failure = Failure::new(Code::Unreachable, not_ours(status));
         failure.status = status;
         failure
     });
@@ -194,6 +191,18 @@ fn refusal(status: u16, retry_after: Option<u64>, bytes: &[u8]) -> Failure {
         failure.members.entry("retry_after").or_insert(seconds.into());
     }
     failure
+}
+
+/// What is said of an answer that no service gave.
+fn not_ours(status: u16) -> String {
+    match status {
+        413 => format!("a proxy in front of the service refused it with status {status}: raise its limit"),
+        // These tell of a server that knows nothing of the service, and not of what it was sent.
+        400..500 if !matches!(status, 401 | 404 | 405 | 407) => {
+            format!("a proxy in front of the service refused it with status {status}: its log says why")
+        }
+        _ => format!("status {status} without a problem description: is this the address of an svc service?"),
+    }
 }
 
 /// Fills the path parameters into their placeholders, percent-encoded.
@@ -232,5 +241,11 @@ mod tests {
         let failure = refusal(502, Some(7), b"<html>bad gateway</html>");
         assert_eq!((failure.status, failure.code), (502, Code::Unreachable));
         assert_eq!(failure.members["retry_after"], 7);
+        for (status, says) in
+            [(413, "with status 413: raise its limit"), (403, "status 403"), (404, "is this the address")]
+        {
+            let failure = refusal(status, None, b"<html></html>");
+            assert!(failure.status == status && failure.detail.contains(says), "{failure}");
+        }
     }
 }

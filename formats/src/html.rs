@@ -1,6 +1,7 @@
 //! Reads HTML: the content as Markdown, without navigation, scripts and advertisements. Uploaded files and fetched pages
 //! are read in the same way.
 
+mod apart;
 mod images;
 mod tables;
 
@@ -174,7 +175,14 @@ impl Source {
                 caption.rename("div");
             }
         }
+        // A note of a book is a part of its text.
+        for note in page.doc.select("aside").nodes() {
+            if note.has_attr("epub:type") || note.attr("role").is_some_and(|role| role.starts_with("doc-")) {
+                note.rename("div");
+            }
+        }
         tables::square(&page);
+        apart::keep(&page);
         // Of all blocks, a list of definitions counts least where the article is looked for.
         page.doc.select(LINES).rename("dl");
         page.doc.select("menu").rename("ul");
@@ -446,6 +454,7 @@ fn of_markdown(text: String, charset: Option<String>) -> Extraction {
 /// Takes back what is escaped within lines, because a name such as `snake_case` is found only as it is written; at the
 /// beginning of a line an escape says that no structure follows.
 fn without_escapes(text: &str) -> String {
+    // What is left out, each with what stands for it.
     let (mut dropped, mut in_code) = (Vec::new(), false);
     // How far the text was looked at, and whether its last line has a letter up to there.
     let (mut looked_at, mut has_letter) = (0, false);
@@ -463,16 +472,26 @@ fn without_escapes(text: &str) -> String {
                 }
                 looked_at = looked_at.max(range.start);
                 if has_letter {
-                    dropped.push(range.start - 1);
+                    dropped.push((range.start - 1..range.start, ""));
                 }
+            }
+            // The lines of a cell of a table.
+            Event::InlineHtml(tag) if &*tag == "<br>" => {
+                let start = text[..range.start].trim_end_matches(' ').len();
+                let end = text.len() - text[range.end..].trim_start_matches(' ').len();
+                dropped.push((start..end, " "));
             }
             _ => {}
         }
     }
     let (mut out, mut from) = (String::with_capacity(text.len()), 0);
-    for at in dropped {
-        out.push_str(&text[from..at]);
-        from = at + 1;
+    for (range, instead) in dropped {
+        // Breaks that stand together are one.
+        out.push_str(text.get(from..range.start).unwrap_or_default());
+        if range.start >= from {
+            out.push_str(instead);
+        }
+        from = from.max(range.end);
     }
     out.push_str(&text[from..]);
     out

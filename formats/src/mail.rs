@@ -110,6 +110,14 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
     writer.finish(ATTACHMENTS)
 }
 
+/// The body of a message, without what the message says of itself.
+pub(crate) fn content(bytes: &[u8], limits: &Limits) -> Result<Extraction, FormatError> {
+    let message = with_readable_head(bytes);
+    let message = MessageParser::default().parse(&*message).filter(|message| !message.parts.is_empty());
+    let message = message.ok_or_else(|| FormatError::corrupt(Format::Eml, "a message has no headers"))?;
+    body(&message, &body_parts(&message), limits)
+}
+
 /// Writes a message and those within it.
 fn write(
     message: &Message<'_>,

@@ -242,9 +242,12 @@ const OF_PROGRAMS: [&str; 7] = [
     "return-path",
 ];
 
-/// Whether the text begins with the headers of a message: three that messages have, one of which only programs write.
+/// Whether the text begins with the headers of a message: three that messages have, one of which only programs write; or the two of a message that has
+/// nothing but parts.
 fn is_mail(text: &str) -> bool {
     let (mut known, mut of_programs) = (0, 0);
+    // A page that a program saved with its pictures has no other headers.
+    let (mut has_version, mut has_parts) = (false, false);
     // A mailbox puts a line of its own before each message.
     let skipped = usize::from(text.starts_with("From ") && text.lines().nth(1).is_some_and(|line| line.contains(':')));
     for line in text.lines().skip(skipped).take(200) {
@@ -254,17 +257,19 @@ fn is_mail(text: &str) -> bool {
         if line.starts_with([' ', '\t']) {
             continue;
         }
-        let Some((name, _)) = line.split_once(':') else { return false };
+        let Some((name, value)) = line.split_once(':') else { return false };
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
             return false;
         }
         let name = name.to_ascii_lowercase();
+        has_version |= name == "mime-version";
+        has_parts |= name == "content-type" && value.trim_start().to_ascii_lowercase().starts_with("multipart/");
         if HEADERS.contains(&name.as_str()) {
             known += 1;
             of_programs += u32::from(OF_PROGRAMS.contains(&name.as_str()));
         }
     }
-    known >= 3 && of_programs >= 1
+    (known >= 3 && of_programs >= 1) || (has_version && has_parts)
 }
 
 /// Which share of a text is tags, or lines of base64.

@@ -227,6 +227,21 @@ impl Writer<'_> {
                     more += text.len() - end + cut;
                     self.fenced("text", &text[..end])?;
                 }
+                Output::Markdown { text, cut } | Output::Page { text, cut } => {
+                    let shown = match output {
+                        Output::Page { .. } if self.blocks < BLOCKS => {
+                            self.blocks += 1;
+                            html::piece(text).unwrap_or_default()
+                        }
+                        Output::Page { .. } => String::new(),
+                        _ => self.without_tags(&without_data(text.trim())),
+                    };
+                    let shown = shown.trim();
+                    let end = shown.floor_char_boundary(left);
+                    left -= end;
+                    more += shown.len() - end + cut;
+                    self.markdown(&shown[..end])?;
+                }
                 Output::Error { name, value } => {
                     let line =
                         crate::markdown::one_line(&without_terminal(&charset::clean(&format!("{name}: {value}"))));

@@ -5,6 +5,7 @@ mod tokens;
 
 use super::{
     CliError,
+    listing::Listing,
     output::{Output, one_line, say},
 };
 use chrono::{DateTime, Utc};
@@ -56,9 +57,9 @@ struct AuditArguments {
     /// Only acts on tasks that this worker held.
     #[arg(long)]
     worker: Option<String>,
-    /// The most entries to show.
-    #[arg(long, default_value_t = 200)]
-    most: usize,
+    /// The most entries to show [default: 200 in a table, and all as JSON lines].
+    #[arg(long)]
+    most: Option<usize>,
 }
 
 pub async fn access(client: &Client<Remote>, output: Output, arguments: AccessArguments) -> Result<ExitCode, CliError> {
@@ -124,34 +125,33 @@ async fn audit(client: &Client<Remote>, output: Output, arguments: AuditArgument
         Some(principal) => Some(id_of(client, principal).await?),
         None => None,
     };
-    let (mut entries, mut cursor): (Vec<AuditEntry>, Option<String>) = (Vec::new(), None);
+    let (mut listing, mut cursor): (_, Option<String>) = (Listing::new(output, arguments.most), None);
     loop {
         let limit = Some(PAGE);
         let AuditArguments { document: document_id, task: task_id, .. } = arguments;
         let worker = arguments.worker.clone();
         let query = AuditQuery { principal_id, document_id, task_id, worker, cursor: cursor.take(), limit };
         let page = client.list_audit(query).await?;
-        entries.extend(page.entries);
         cursor = page.next_cursor;
-        if cursor.is_none() || entries.len() >= arguments.most {
+        if !listing.take(page.entries, cursor.is_some())? {
             break;
         }
     }
-    entries.truncate(arguments.most);
-    if output == Output::Json {
-        return Ok(entries.iter().try_for_each(Output::line)?);
+    if output == Output::Table {
+        let row = |entry: &AuditEntry| {
+            let detail = serde_json::to_string(&entry.detail).unwrap_or_default();
+            vec![
+                time(entry.at),
+                one_line(&entry.actor, 40),
+                entry.act.as_str().to_owned(),
+                entry.principal.as_deref().map(|name| one_line(name, 40)).unwrap_or_default(),
+                entry.document_id.map(|id| id.to_string()).unwrap_or_default(),
+                one_line(&detail, 120),
+            ]
+        };
+        let rows: Vec<Vec<String>> = listing.kept.iter().map(row).collect();
+        Output::table(&["time", "actor", "act", "principal", "document", "detail"], &rows)?;
     }
-    let row = |entry: &AuditEntry| {
-        let detail = serde_json::to_string(&entry.detail).unwrap_or_default();
-        vec![
-            time(entry.at),
-            one_line(&entry.actor, 40),
-            entry.act.as_str().to_owned(),
-            entry.principal.as_deref().map(|name| one_line(name, 40)).unwrap_or_default(),
-            entry.document_id.map(|id| id.to_string()).unwrap_or_default(),
-            one_line(&detail, 120),
-        ]
-    };
-    let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
-    Ok(Output::table(&["time", "actor", "act", "principal", "document", "detail"], &rows)?)
+    listing.end();
+    Ok(())
 }

@@ -53,6 +53,16 @@ pub struct BulkArguments {
     send: SendArguments,
 }
 
+impl BulkArguments {
+    /// Whether nothing is sent, taken or dropped.
+    pub fn only_looks(&self) -> bool {
+        match &self.command {
+            Some(BulkCommand::Dead(arguments)) => arguments.only_looks(),
+            None => self.send.dry_run,
+        }
+    }
+}
+
 #[derive(Subcommand)]
 enum BulkCommand {
     /// The messages that the bulk feed gave up: lists and shows them, sends them once more, drops them.

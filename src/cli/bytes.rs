@@ -8,8 +8,8 @@ use futures_util::StreamExt;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::{
-    fs::Permissions,
-    io::{IsTerminal, Write},
+    fs::{self, File, Permissions},
+    io::{self, IsTerminal, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -25,6 +25,8 @@ use tempfile::NamedTempFile;
 const TRIES: u32 = 5;
 /// The most seconds between two of them, however many the service asks for.
 const LONGEST_PAUSE: u64 = 5;
+/// How many links may lead from one to the next.
+const LINKS: usize = 40;
 
 #[derive(Args)]
 pub struct BytesArguments {
@@ -37,12 +39,12 @@ pub struct BytesArguments {
 
 pub async fn bytes(client: &Client<Remote>, output: Output, arguments: BytesArguments) -> Result<ExitCode, CliError> {
     let Some(path) = &arguments.output else {
-        if std::io::stdout().is_terminal() {
+        if io::stdout().is_terminal() {
             return Err(CliError::Other(
                 "bytes are not written to a terminal: name a file with -o, or use a pipe".to_owned(),
             ));
         }
-        download(client, arguments.id, &mut std::io::stdout().lock()).await?;
+        download(client, arguments.id, &mut io::stdout().lock()).await?;
         return Ok(ExitCode::SUCCESS);
     };
     let (media_type, size) = fetch(client, arguments.id, path).await?;
@@ -55,35 +57,90 @@ pub async fn bytes(client: &Client<Remote>, output: Output, arguments: BytesArgu
     Ok(ExitCode::SUCCESS)
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
+fn unwritable(path: &Path, error: &io::Error) -> CliError {
     CliError::Other(format!("{}: {error}", path.display()))
 }
 
 /// Writes the bytes to a file.
 async fn fetch(client: &Client<Remote>, id: i64, path: &Path) -> Result<(String, u64), CliError> {
-    let mut part = begin_file(path)?;
-    let done = download(client, id, part.as_file_mut()).await?;
-    end_file(part, path)?;
+    let mut destination = Destination::begin_at(path)?;
+    let done = download(client, id, &mut destination).await?;
+    destination.end()?;
     Ok(done)
 }
 
-/// Begins a file under another name, which nobody else has, beside the one that it gets once it is complete.
-pub(super) fn begin_file(path: &Path) -> Result<NamedTempFile, CliError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".");
-    let part = tempfile::Builder::new()
-        .prefix(&name)
-        .suffix(".part")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder);
-    part.map_err(|error| unwritable(path, &error))
+/// Where a command writes what it fetches.
+pub(super) enum Destination {
+    /// A file under another name, which nobody else has, beside the one that it gets once it is complete.
+    File { part: NamedTempFile, path: PathBuf },
+    /// A pipe, a device or the like, into which is written as it is.
+    Open(File),
 }
 
-/// Gives a complete file its name.
-pub(super) fn end_file(part: NamedTempFile, path: &Path) -> Result<(), CliError> {
-    part.as_file().sync_all().map_err(|error| unwritable(path, &error))?;
-    part.persist(path).map(|_| ()).map_err(|failed| unwritable(path, &failed.error))
+impl Destination {
+    pub(super) fn begin_at(path: &Path) -> Result<Destination, CliError> {
+        let unwritable = |error: io::Error| unwritable(path, &error);
+        let mode = match fs::metadata(path) {
+            Ok(facts) if !facts.is_file() => {
+                let file = fs::OpenOptions::new().write(true).open(path).map_err(unwritable)?;
+                return Ok(Destination::Open(file));
+            }
+            Ok(facts) => Some(facts.permissions().mode() & 0o777),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(unwritable(error)),
+        };
+        let path = behind_links(path).map_err(unwritable)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".");
+        let part = tempfile::Builder::new()
+            .prefix(&name)
+            .suffix(".part")
+            .permissions(Permissions::from_mode(mode.unwrap_or(0o666)))
+            .tempfile_in(folder)
+            .map_err(unwritable)?;
+        // The mask of the process, which a new file heeds, may have taken rights away from the one before.
+        if let Some(mode) = mode {
+            part.as_file().set_permissions(Permissions::from_mode(mode)).map_err(unwritable)?;
+        }
+        Ok(Destination::File { part, path })
+    }
+
+    /// Gives a complete file its name.
+    pub(super) fn end(self) -> Result<(), CliError> {
+        let Destination::File { part, path } = self else { return Ok(()) };
+        part.as_file().sync_all().map_err(|error| unwritable(&path, &error))?;
+        part.persist(&path).map(drop).map_err(|failed| unwritable(&path, &failed.error))
+    }
+}
+
+impl Write for Destination {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Destination::File { part, .. } => part.as_file_mut().write(bytes),
+            Destination::Open(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Destination::File { part, .. } => part.as_file_mut().flush(),
+            Destination::Open(file) => file.flush(),
+        }
+    }
+}
+
+/// Where a path leads through links, also if there is nothing yet behind the last one.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        match fs::read_link(&path) {
+            Ok(to) => path = path.parent().unwrap_or(Path::new("")).join(to),
+            // What is no link is the end.
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many links lead from one to the next"))
 }
 
 fn damaged(id: i64) -> CliError {

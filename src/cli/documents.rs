@@ -1,6 +1,7 @@
 //! `svc ls`, `svc get` and `svc rm`.
 use super::{
     CliError,
+    listing::Listing,
     output::{Output, one_line, say},
 };
 use clap::Args;
@@ -15,9 +16,9 @@ use svc_client::{
 pub struct LsArguments {
     /// The document whose children are listed [default: the documents without a parent].
     id: Option<i64>,
-    /// The most documents to show.
-    #[arg(long, default_value_t = 200)]
-    most: usize,
+    /// The most documents to show [default: 200 in a table, and all as JSON lines].
+    #[arg(long)]
+    most: Option<usize>,
 }
 
 #[derive(Args)]
@@ -27,38 +28,28 @@ pub struct IdArguments {
 }
 
 pub async fn ls(client: &Client<Remote>, output: Output, arguments: LsArguments) -> Result<ExitCode, CliError> {
-    let mut documents: Vec<DocumentResponse> = Vec::new();
-    let mut cursor = None;
-    let more = loop {
+    let (mut listing, mut cursor) = (Listing::new(output, arguments.most), None);
+    loop {
         let query = PageQuery { cursor: cursor.take(), limit: Some(200), ..PageQuery::default() };
         let page = match arguments.id {
             Some(id) => client.list_children(DocumentPath { id }, query).await?,
             None => client.list_roots(query).await?,
         };
-        documents.extend(page.documents);
         cursor = page.next_cursor;
-        if cursor.is_none() || documents.len() >= arguments.most {
-            break cursor.is_some() || documents.len() > arguments.most;
-        }
-    };
-    documents.truncate(arguments.most);
-    match output {
-        Output::Json => documents.iter().try_for_each(Output::line)?,
-        Output::Table => {
-            let row = |document: &DocumentResponse| {
-                let state = document.settled.to_string();
-                let time = document.created_at.format("%Y-%m-%d %H:%M").to_string();
-                vec![document.id.to_string(), document.usetype.clone(), state, time, one_line(&document.title, 80)]
-            };
-            Output::table(
-                &["document", "usetype", "state", "created", "title"],
-                &documents.iter().map(row).collect::<Vec<_>>(),
-            )?;
-            if more {
-                say!("… and more; raise --most to see them");
-            }
+        if !listing.take(page.documents, cursor.is_some())? {
+            break;
         }
     }
+    if output == Output::Table {
+        let row = |document: &DocumentResponse| {
+            let state = document.settled.to_string();
+            let time = document.created_at.format("%Y-%m-%d %H:%M").to_string();
+            vec![document.id.to_string(), document.usetype.clone(), state, time, one_line(&document.title, 80)]
+        };
+        let rows: Vec<Vec<String>> = listing.kept.iter().map(row).collect();
+        Output::table(&["document", "usetype", "state", "created", "title"], &rows)?;
+    }
+    listing.end();
     Ok(ExitCode::SUCCESS)
 }
 

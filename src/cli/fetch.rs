@@ -3,6 +3,7 @@ use super::{
     CliError, INTERRUPTED, SOME_FAILED,
     output::{Output, one_line, say},
     own_json,
+    patience::{Presence, is_out_of_reach},
 };
 use clap::Args;
 use serde_json::json;
@@ -33,7 +34,7 @@ pub struct FetchArguments {
 
 pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArguments) -> Result<ExitCode, CliError> {
     let options = own_json("--options", arguments.options.as_deref())?;
-    let mut bad = false;
+    let (mut bad, service) = (false, Presence::default());
     // One listener for all addresses, because one that is made anew for each hears nothing of a Ctrl-C between two.
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     for (asked, address) in arguments.addresses.iter().enumerate() {
@@ -44,8 +45,10 @@ pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArgu
         };
         let (parent_id, private, options) = (arguments.parent, arguments.private, options.clone());
         let new = NewIngestion { url, id, parent_id, private, options, ..NewIngestion::of(entry) };
+        // What was stored is found again by a second call.
+        let call = async || client.ingest(IngestQuery::default(), Json(new.clone())).await;
         let outcome = tokio::select! {
-            outcome = client.ingest(IngestQuery::default(), Json(new)) => outcome,
+            outcome = service.patient(call) => outcome,
             _ = &mut interrupted => {
                 let left = arguments.addresses.len() - asked - 1;
                 eprintln!("the service goes on with {address}: `svc status` shows the queue; {left} addresses were not asked for");
@@ -54,7 +57,9 @@ pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArgu
         };
         bad |= outcome.as_ref().map_or(true, |tree| tree.document.settled == Settled::Failed);
         match outcome {
-            Err(failure) if failure.code == Code::Unauthenticated => return Err(failure.into()),
+            Err(failure) if failure.code == Code::Unauthenticated || is_out_of_reach(&failure) => {
+                return Err(failure.into());
+            }
             outcome => show(output, address, outcome)?,
         }
     }

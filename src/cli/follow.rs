@@ -52,7 +52,11 @@ pub async fn follow(
 
 /// Whether the same call may succeed later.
 pub fn may_pass(failure: &Failure) -> bool {
-    matches!(failure.code, Code::Unavailable | Code::Unreachable | Code::TooManyRequests | Code::TimedOut)
+    match failure.code {
+        // A proxy that answers in the place of the service may refuse the same call for good.
+        Code::Unreachable => matches!(failure.status, 0 | 408 | 429 | 500..),
+        code => matches!(code, Code::Unavailable | Code::TooManyRequests | Code::TimedOut),
+    }
 }
 
 /// The last frontier of a stream; `None` if the stream ended or went quiet before that.

@@ -5,7 +5,7 @@ use super::{
     follow::{follow, may_pass},
     output::{Output, one_line, say},
     own_json,
-    patience::patiently,
+    patience::{Presence, is_out_of_reach},
 };
 use clap::{Args, value_parser};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -28,8 +28,6 @@ use svc_client::{
 
 /// How many uploads run at once.
 const UPLOADS: usize = 4;
-/// How long an upload is tried again that the service cannot take.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The kinds of events after which nothing is left to do for a file.
 const ENDS: &str = "ingest.settled,ingest.failed,ingest.cancelled,document.deleted";
 
@@ -138,8 +136,10 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
     bar.set_message("uploading");
     let number = files.len();
     let mut reports = Vec::with_capacity(number);
+    let service = Presence::default();
     let work = async {
-        let uploads = stream::iter(files).map(|file| upload(client, file, query, options.clone())).buffered(UPLOADS);
+        let send = |file| upload(client, &service, file, query, options.clone());
+        let uploads = stream::iter(files).map(send).buffered(UPLOADS);
         let mut uploads = pin!(uploads);
         while let Some(report) = uploads.try_next().await? {
             reports.push(report);
@@ -147,25 +147,38 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
         }
         if arguments.no_wait { Ok(()) } else { follow_all(client, &mut reports, &bar).await }
     };
-    let interrupted = tokio::select! {
-        done = work => done.map(|()| false)?,
-        _ = tokio::signal::ctrl_c() => true,
+    let done: Option<Result<(), CliError>> = tokio::select! {
+        done = work => Some(done),
+        _ = tokio::signal::ctrl_c() => None,
     };
     bar.finish_and_clear();
-    if interrupted {
-        let open = reports.iter().filter(|report| report.state == FileState::InFlight).count();
-        eprintln!("{open} files continue in the background: `svc status` shows the queue, `svc cancel ID` ends one");
+    let say_what_is_left = || {
         if reports.len() < number {
             let left = number - reports.len();
             eprintln!("{left} files were not uploaded: run the same command again, which stores no file twice");
         }
-        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    match done {
+        None => {
+            let open = reports.iter().filter(|report| report.state == FileState::InFlight).count();
+            eprintln!(
+                "{open} files continue in the background: `svc status` shows the queue, `svc cancel ID` ends one"
+            );
+            say_what_is_left();
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        // What was stored before is there, and the service goes on with it.
+        Some(Err(error)) => {
+            if !reports.is_empty() {
+                tell(output, &reports, started.elapsed())?;
+                say_what_is_left();
+            }
+            return Err(error);
+        }
+        Some(Ok(())) => {}
     }
     explain(client, &mut reports).await?;
-    match output {
-        Output::Json => reports.iter().try_for_each(Output::line)?,
-        Output::Table => show(&reports, started.elapsed())?,
-    }
+    tell(output, &reports, started.elapsed())?;
     let bad = reports
         .iter()
         .any(|report| matches!(report.state, FileState::Failed | FileState::Refused) || report.nodes_failed > 0);
@@ -208,6 +221,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
 /// Uploads a file and reports the outcome. An error means that no other upload would succeed either.
 async fn upload(
     client: &Client<Remote>,
+    service: &Presence,
     path: PathBuf,
     query: UploadQuery,
     options: Option<Value>,
@@ -227,8 +241,7 @@ async fn upload(
         let body = FileUpload::from_path(&path, options.clone()).await;
         client.upload_file(query, body.map_err(|error| Failure::field("file", error))?).await
     };
-    let is_busy = |failure: &Failure| matches!(failure.code, Code::Unavailable | Code::TooManyRequests);
-    match patiently(PATIENCE, is_busy, call).await {
+    match service.patient(call).await {
         Ok(stored) => Ok(Report {
             document_id: Some(stored.document_id),
             state: stored.settled.into(),
@@ -236,7 +249,7 @@ async fn upload(
             reason: None,
             ..refused(Failure::new(Code::Internal, ""))
         }),
-        Err(failure) if failure.code == Code::Unauthenticated => Err(failure),
+        Err(failure) if failure.code == Code::Unauthenticated || is_out_of_reach(&failure) => Err(failure),
         Err(failure) => Ok(refused(failure)),
     }
 }
@@ -336,6 +349,13 @@ async fn explain(client: &Client<Remote>, reports: &mut [Report]) -> Result<(), 
         });
     }
     Ok(())
+}
+
+fn tell(output: Output, reports: &[Report], elapsed: Duration) -> Result<(), CliError> {
+    match output {
+        Output::Json => Ok(reports.iter().try_for_each(Output::line)?),
+        Output::Table => show(reports, elapsed),
+    }
 }
 
 fn show(reports: &[Report], elapsed: Duration) -> Result<(), CliError> {

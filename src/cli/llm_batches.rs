@@ -26,6 +26,7 @@ use std::{
 };
 use svc_actors::{Lane, Lanes, WorkerEnd};
 use svc_client::wire::LlmBatchResponse;
+use tokio_util::sync::CancellationToken;
 
 /// The time between two looks at the batches of the database.
 const LOOK: Duration = Duration::from_secs(1);
@@ -279,18 +280,37 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
         together.ask().await;
     }
     let mut worker = RunningWorker::start(role, tools, backend.options.clone()).await.map_err(AppError::from)?;
-    let ended = tokio::select! {
-        () = asked_to_stop() => Ok(()),
-        end = worker.wait() => match end {
-            WorkerEnd::Failed(reason) => Err(CliError::Other(format!("the worker failed: {reason}"))),
-            _ => Ok(()),
-        },
-        error = keep(&mut keeper, &together, has_answers, &wake, lease), if !run.once => Err(CliError::Other(error.to_string())),
+    let stopping = if run.once { CancellationToken::new() } else { keeper.stopping() };
+    let working = async {
+        let ended = tokio::select! {
+            () = asked_to_stop() => Ok(()),
+            end = worker.wait() => match end {
+                WorkerEnd::Failed(reason) => Err(CliError::Other(format!("the worker failed: {reason}"))),
+                _ => Ok(()),
+            },
+            () = stopping.cancelled() => Ok(()),
+        };
+        stopping.cancel();
+        // What takes longer is left: answers to the next worker, and what was claimed to its lease.
+        let _ = tokio::time::timeout(DRAIN, together.stop()).await;
+        // A second signal means that nobody wants to wait, so whatever still runs is given back.
+        worker.stop(DRAIN, asked_to_stop()).await;
+        ended
     };
-    // What takes longer is left: answers to the next worker, and what was claimed to its lease.
-    let _ = tokio::time::timeout(DRAIN, together.stop()).await;
-    // A second signal means that nobody wants to wait, so whatever still runs is given back.
-    worker.stop(DRAIN, asked_to_stop()).await;
+    let keeping = async {
+        if run.once {
+            return Ok(());
+        }
+        let kept = tokio::select! {
+            kept = keep(&mut keeper, &together, has_answers, &wake, lease, &stopping) => kept,
+            // A provider that is just being told of a batch says under which name it has it, which nobody else can tell.
+            () = late(&stopping) => Ok(()),
+        };
+        stopping.cancel();
+        kept
+    };
+    let (ended, kept) = tokio::join!(working, keeping);
+    let ended = ended.and(kept.map_err(|error| CliError::Other(error.to_string())));
     let ended = match (ended, run.once) {
         (Ok(()), true) => match keeper.pass(true).await {
             Ok(_) => keeper.problem().map_or(Ok(()), |problem| Err(CliError::Other(problem.to_owned()))),
@@ -314,17 +334,29 @@ async fn begin(keeper: &mut Keeper, hurry: bool, lease: Duration) -> Result<bool
     }
 }
 
-/// Moves batches on until another has had the right to do so for as long as a lease.
+/// Resolves when what was to stop has had its time, or is asked to stop once more.
+async fn late(stopping: &CancellationToken) {
+    stopping.cancelled().await;
+    tokio::select! {
+        () = tokio::time::sleep(DRAIN) => {}
+        () = asked_to_stop() => {}
+    }
+}
+
+/// Moves batches on until it is to stop, or another has had the right to do so for as long as a lease.
 async fn keep(
     keeper: &mut Keeper,
     together: &Together,
     mut has_answers: bool,
     wake: &Wake,
     lease: Duration,
-) -> KeeperError {
+    stopping: &CancellationToken,
+) -> Result<(), KeeperError> {
     let (mut led, mut next_ask) = (Instant::now(), Instant::now());
-    loop {
+    while !stopping.is_cancelled() {
         let pause = match keeper.pass(false).await {
+            // The next worker applies what has ended.
+            Ok(_) if stopping.is_cancelled() => break,
             Ok(ended) => {
                 led = Instant::now();
                 if ended || has_answers {
@@ -332,7 +364,7 @@ async fn keep(
                     together.apply().await;
                     wake.notify(Lanes::of(Lane::Llm));
                 }
-                if Instant::now() >= next_ask && !together.ask().await {
+                if Instant::now() >= next_ask && !stopping.is_cancelled() && !together.ask().await {
                     next_ask = Instant::now() + REST;
                 }
                 LOOK
@@ -342,10 +374,14 @@ async fn keep(
                 PAUSE
             }
             Err(KeeperError::Another) if led.elapsed() < lease => LOOK,
-            Err(error @ KeeperError::Another) => return error,
+            Err(error @ KeeperError::Another) => return Err(error),
         };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stopping.cancelled() => {}
+        }
     }
+    Ok(())
 }
 
 async fn batches(settings: &Settings, patience: Duration) -> Result<Vec<LlmBatchResponse>, CliError> {

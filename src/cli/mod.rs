@@ -23,6 +23,7 @@ mod graph;
 mod import;
 mod ingest;
 mod lint;
+mod listing;
 mod llm_batches;
 mod mcp;
 mod models;
@@ -210,6 +211,40 @@ enum Command {
     },
 }
 
+impl Command {
+    /// Whether the command works on while it prints, or has more to say by its exit code than that it is done. Of those that also list, such as
+    /// `svc facts`, a change is over before anything is printed of it.
+    fn changes_something(&self) -> bool {
+        match self {
+            Command::Bulk(arguments) => !arguments.only_looks(),
+            Command::Ingest(_)
+            | Command::Fetch(_)
+            | Command::Export(_)
+            | Command::Import(_)
+            | Command::Reprocess(_)
+            | Command::Cancel(_)
+            | Command::Priority(_)
+            | Command::Raptor(_)
+            | Command::Add(_)
+            | Command::Edit(_)
+            | Command::Mv(_)
+            | Command::Split(_)
+            | Command::Chunk(_)
+            | Command::Segment(_)
+            | Command::Rm(_)
+            | Command::ExtractFacts(_)
+            | Command::Conversation(_)
+            | Command::Backup(_)
+            | Command::Restore(_)
+            | Command::Blobs(_)
+            | Command::Reembed(_)
+            | Command::Reindex(_)
+            | Command::Migrate(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -306,7 +341,8 @@ fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>
     };
     let code = runtime.block_on(work).unwrap_or_else(|error| {
         // The reader of our output has enough, which is not a failure.
-        if matches!(&error, CliError::Io(io) if io.kind() == std::io::ErrorKind::BrokenPipe) {
+        let is_unread = matches!(&error, CliError::Io(io) if io.kind() == std::io::ErrorKind::BrokenPipe);
+        if is_unread && !output::goes_on_unread() {
             return ExitCode::SUCCESS;
         }
         // It may quote what somebody stored.
@@ -330,6 +366,9 @@ async fn run(
     environment.extend(arguments.token.map(|token| (name.to_owned(), token)));
     let settings = Settings::load(arguments.config.as_deref(), environment.into_iter())?;
     let output = Output::choose(arguments.json, arguments.table);
+    if arguments.command.changes_something() {
+        output::go_on_unread();
+    }
     match arguments.command {
         Command::Serve => serve::serve(settings, types).await,
         Command::Ingest(arguments) => ingest::ingest(&upload_client(&settings)?, output, arguments).await,

@@ -3,9 +3,31 @@ use serde::Serialize;
 use std::{
     fmt::Arguments,
     io::{self, IsTerminal, Write},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Prints a line, in which nothing controls the terminal; it is an error if nobody reads any more, as behind `| head`.
+/// Whether what is printed only tells of work, which goes on where nobody reads that.
+static GOES_ON_UNREAD: AtomicBool = AtomicBool::new(false);
+
+/// Has the command do its work to the end, also where nobody reads any more what it prints, as behind `| head`.
+pub fn go_on_unread() {
+    GOES_ON_UNREAD.store(true, Ordering::Relaxed);
+}
+
+/// Whether the command does its work to the end without a reader.
+pub fn goes_on_unread() -> bool {
+    GOES_ON_UNREAD.load(Ordering::Relaxed)
+}
+
+/// Writes to standard output. It is an error if nobody reads any more, unless the work goes on without a reader.
+fn write(text: &str) -> io::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe && goes_on_unread() => Ok(()),
+        written => written,
+    }
+}
+
+/// Prints a line, in which nothing controls the terminal; an error ends the command.
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::cli::output::print(format_args!($($text)*))?
@@ -15,8 +37,7 @@ pub(super) use say;
 
 /// What [`say!`] does.
 pub fn print(text: Arguments<'_>) -> io::Result<()> {
-    let line = format!("{}\n", harmless(&text.to_string()));
-    io::stdout().lock().write_all(line.as_bytes())
+    write(&format!("{}\n", harmless(&text.to_string())))
 }
 
 /// JSON with the control characters that it may leave as they are, and that some terminals obey, in escapes.
@@ -53,7 +74,7 @@ impl Output {
             line = escaped(&line);
         }
         line.push('\n');
-        io::stdout().lock().write_all(line.as_bytes())
+        write(&line)
     }
 
     /// Prints rows under their headings, with columns as wide as necessary; the last column is not padded. Nothing in a cell controls the
@@ -66,10 +87,9 @@ impl Output {
             cells.chain([headings[column].chars().count()]).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..headings.len()).map(width).collect();
-        let mut out = io::stdout().lock();
-        let mut print = |cells: &mut dyn Iterator<Item = &str>| {
+        let print = |cells: &mut dyn Iterator<Item = &str>| {
             let cells: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-            writeln!(out, "{}", cells.join("  ").trim_end())
+            write(&format!("{}\n", cells.join("  ").trim_end()))
         };
         print(&mut headings.iter().copied())?;
         for row in &rows {

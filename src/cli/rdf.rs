@@ -1,7 +1,7 @@
 //! `svc rdf`: facts to Turtle, and Turtle to facts.
 use super::{
     CliError, INTERRUPTED,
-    bytes::{begin_file, end_file},
+    bytes::Destination,
     output::{Output, count, one_line, say},
     patience::patient,
 };
@@ -92,9 +92,9 @@ async fn export(client: &Client<Remote>, arguments: ExportArguments) -> Result<(
     let query =
         TurtleQuery { parent_id: under, ontologies, asserted_only: asserted, history, valid_at: at, known_at: known };
     let Some(path) = output else { return written(client, query, &mut io::stdout().lock()).await };
-    let mut part = begin_file(&path)?;
-    written(client, query, part.as_file_mut()).await?;
-    end_file(part, &path)
+    let mut destination = Destination::begin_at(&path)?;
+    written(client, query, &mut destination).await?;
+    destination.end()
 }
 
 async fn written(client: &Client<Remote>, query: TurtleQuery, out: &mut impl Write) -> Result<(), CliError> {
@@ -161,10 +161,10 @@ async fn send_all(client: &Client<Remote>, arguments: ImportArguments, summary: 
     let ImportArguments { file, under, base } = arguments;
     let (path, from) = (file.clone(), base.clone());
     let checked = tokio::task::spawn_blocking(move || check(&path, from.as_deref()));
-    let Checked { hash, prefixes } = checked.await.map_err(|error| CliError::Other(error.to_string()))??;
-    let query = ImportQuery { parent_id: under, base: None, import: Some(hash) };
+    let checked = checked.await.map_err(|error| CliError::Other(error.to_string()))??;
+    let query = ImportQuery { parent_id: under, base: None, import: Some(checked.hash.clone()) };
     let (parts, mut read) = tokio::sync::mpsc::channel(1);
-    let reading = tokio::task::spawn_blocking(move || send_parts(&file, base.as_deref(), &prefixes, &parts));
+    let reading = tokio::task::spawn_blocking(move || send_parts(&file, base.as_deref(), &checked, &parts));
     let mut most = usize::MAX;
     while let Some(part) = read.recv().await {
         let mut open = vec![part];
@@ -266,21 +266,31 @@ struct Checked {
 
 /// Reads a whole file, so that nothing of it is sent if it is faulty somewhere.
 fn check(path: &Path, base: Option<&str>) -> Result<Checked, CliError> {
-    let mut file = Hashed { file: open(path)?, hash: Sha256::new() };
+    let mut file = Hashed::open(path)?;
     let mut parser = parser(base)?.for_reader(BufReader::new(&mut file));
     for triple in parser.by_ref() {
         triple.map_err(|error| no_turtle(path, &error))?;
     }
     let prefixes = parser.prefixes().map(|(prefix, iri)| (prefix.to_owned(), iri.to_owned())).collect();
     drop(parser);
-    let hash: String = file.hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    Ok(Checked { hash, prefixes })
+    Ok(Checked { hash: file.name(), prefixes })
 }
 
 /// A file that is hashed while it is read.
 struct Hashed {
     file: File,
     hash: Sha256,
+}
+
+impl Hashed {
+    fn open(path: &Path) -> Result<Hashed, CliError> {
+        Ok(Hashed { file: open(path)?, hash: Sha256::new() })
+    }
+
+    /// A name for what was read.
+    fn name(self) -> String {
+        self.hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 impl Read for Hashed {
@@ -292,7 +302,14 @@ impl Read for Hashed {
 }
 
 fn open(path: &Path) -> Result<File, CliError> {
-    File::open(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))
+    let unreadable = |error: io::Error| CliError::Other(format!("{}: {error}", path.display()));
+    let kind = std::fs::metadata(path).map_err(unreadable)?.file_type();
+    // What comes out of a pipe is gone when the file is read again.
+    if !kind.is_file() && !kind.is_dir() {
+        let path = one_line(&path.display().to_string(), 200);
+        return Err(CliError::Other(format!("{path} is a pipe or a device: write it to a file and import that")));
+    }
+    File::open(path).map_err(unreadable)
 }
 
 fn parser(base: Option<&str>) -> Result<TurtleParser, CliError> {
@@ -315,13 +332,15 @@ fn no_turtle(path: &Path, error: &TurtleParseError) -> CliError {
     })
 }
 
-/// Reads a file in parts, each a text of its own.
+/// Reads a file again in parts, each a text of its own; it is an error if the file is not as it was when it was checked.
 fn send_parts(
     path: &Path,
     base: Option<&str>,
-    prefixes: &[(String, String)],
+    checked: &Checked,
     parts: &tokio::sync::mpsc::Sender<Part>,
 ) -> Result<(), CliError> {
+    let prefixes = &checked.prefixes;
+    let mut file = Hashed::open(path)?;
     let mut labels = Labels(HashMap::new());
     let mut last: Option<NamedOrBlankNode> = None;
     let (mut writing, mut text, mut triples) = (serializer(prefixes), Vec::new(), 0);
@@ -329,7 +348,7 @@ fn send_parts(
         // The receiver has gone when a part was refused, which it reports.
         Ok::<_, CliError>(parts.blocking_send(Part::written(triples, text)?).is_ok())
     };
-    for triple in parser(base)?.for_reader(BufReader::new(open(path)?)) {
+    for triple in parser(base)?.for_reader(BufReader::new(&mut file)) {
         let triple = labels.renamed(triple.map_err(|error| no_turtle(path, &error))?);
         // What describes a fact with its times stays together.
         let goes_on = last.as_ref() == Some(&triple.subject) && triples < TRIPLES + DESCRIPTION;
@@ -347,6 +366,12 @@ fn send_parts(
     if triples > 0 {
         writing.finish(&mut text)?;
         send(triples, text)?;
+    }
+    if file.name() != checked.hash {
+        let path = one_line(&path.display().to_string(), 200);
+        return Err(CliError::Other(format!(
+            "{path} changed while it was imported, so that some of it may be missing: run the command again"
+        )));
     }
     Ok(())
 }
@@ -370,5 +395,24 @@ impl Labels {
     fn label(&mut self, node: BlankNode) -> BlankNode {
         let next = self.0.len();
         self.0.entry(node).or_insert_with(|| BlankNode::new_unchecked(format!("n{next}"))).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_after_it_was_checked_is_no_success() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("graph.ttl");
+        let triple = "<http://e/s> <http://e/p> <http://e/o> .\n";
+        std::fs::write(&path, triple).unwrap();
+        let checked = check(&path, None).unwrap();
+        let (parts, _read) = tokio::sync::mpsc::channel(1);
+        send_parts(&path, None, &checked, &parts).unwrap();
+        std::fs::write(&path, "").unwrap();
+        let changed = send_parts(&path, None, &checked, &parts).unwrap_err();
+        assert!(changed.to_string().contains("graph.ttl changed while it was imported"), "{changed}");
     }
 }

@@ -1,6 +1,7 @@
 //! `svc tree`.
 use super::{
     CliError,
+    listing::Listing,
     output::{Output, one_line, say},
 };
 use clap::Args;
@@ -14,34 +15,33 @@ use svc_client::{
 pub struct TreeArguments {
     /// The document at the top.
     id: i64,
-    /// The most nodes to show.
-    #[arg(long, default_value_t = 200)]
-    most: usize,
+    /// The most nodes to show [default: 200 in a table, and all as JSON lines].
+    #[arg(long)]
+    most: Option<usize>,
 }
 
 pub async fn tree(client: &Client<Remote>, output: Output, arguments: TreeArguments) -> Result<ExitCode, CliError> {
     let path = DocumentPath { id: arguments.id };
     let top = client.read_document(path, Default::default()).await?.value()?;
-    let mut nodes = vec![top];
-    let mut cursor = None;
-    let more = loop {
+    let mut listing = Listing::new(output, arguments.most.map(|most| most.max(1)));
+    let (mut nodes, mut cursor) = (vec![top], None);
+    loop {
         let query = PageQuery { cursor: cursor.take(), limit: Some(500), ..PageQuery::default() };
         let page = client.list_subtree(path, query).await?;
         nodes.extend(page.documents);
         cursor = page.next_cursor;
-        if cursor.is_none() || nodes.len() > arguments.most {
-            break cursor.is_some() || nodes.len() > arguments.most;
+        if !listing.take(std::mem::take(&mut nodes), cursor.is_some())? {
+            break;
         }
-    };
-    nodes.truncate(arguments.most.max(1));
-    match output {
-        Output::Json => nodes.iter().try_for_each(Output::line)?,
-        Output::Table => show(&nodes, more)?,
     }
+    if output == Output::Table {
+        show(&listing.kept)?;
+    }
+    listing.end();
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(nodes: &[DocumentResponse], more: bool) -> Result<(), CliError> {
+fn show(nodes: &[DocumentResponse]) -> Result<(), CliError> {
     let mut children: HashMap<Option<i64>, Vec<&DocumentResponse>> = HashMap::new();
     for node in &nodes[1..] {
         children.entry(node.parent_id).or_default().push(node);
@@ -61,9 +61,6 @@ fn show(nodes: &[DocumentResponse], more: bool) -> Result<(), CliError> {
         let mut below = children.remove(&Some(node.id)).unwrap_or_default();
         below.sort_by_key(|child| (child.position.map_or(i64::MAX, i64::from), child.id));
         open.extend(below.into_iter().rev().map(|child| (child, depth + 1)));
-    }
-    if more {
-        say!("… and more; raise --most to see them");
     }
     Ok(())
 }

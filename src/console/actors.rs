@@ -90,7 +90,7 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
             } }
         }
     };
-    Ok(Page { title: "Actors".to_owned(), say: html! { (say) }, body, is_live: true })
+    Ok(Page { title: "Actors".to_owned(), say: html! { (say) }, body, is_live: true, as_of: None })
 }
 
 /// One process with its actors, at most so many, where they were read.
@@ -216,7 +216,7 @@ impl Shown<'_> {
 fn link(node: &ActorNode) -> Markup {
     html! {
         @if let Some(id) = node.task_id { a .go href={ "/tasks/" (id) } { "#" (id) } }
-        @else if let Some(id) = node.document_id { a .go href={ "/documents/" (id) } { (id) } }
+        @else if let Some(id) = node.reprocess_of.or(node.document_id) { a .go href={ "/documents/" (id) } { (id) } }
     }
 }
 
@@ -226,7 +226,7 @@ fn cells(node: &ActorNode, link: Markup) -> Markup {
         span .name title=[error] {
             @match (&node.task_type, &node.title) {
                 (Some(task_type), _) => { (task_type) " " span .dim { @if let Some(lane) = node.lane { (lane) } @if let Some(region) = &node.region { " · " @if region.leaves.is_some() { "holds some leaves" } @else { (held(region.mode)) } } @if let Some(progress) = &node.progress { " · " (say::progress(progress)) } } }
-                (_, Some(title)) => (title),
+                (_, Some(title)) => { (title) @if node.reprocess_of.is_some() { " " span .dim { "reprocess" } } }
                 (None, None) => { (node.kind.replace('_', " ")) @if node.kind == "heart" { span .dim { " on its own thread" } } }
             }
             @if let Some(tasks) = &node.tasks { span .dim { " " (tasks.held) " run, " (tasks.done) " done" @if tasks.failed > 0 { ", " (tasks.failed) " failed" } } }

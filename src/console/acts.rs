@@ -21,7 +21,9 @@ use svc_client::{
 };
 
 /// How many failed tasks under one document are queued again by one form.
-const RETRIED: u32 = 1000;
+const RETRIED: i64 = 1000;
+/// How many failed tasks are read at a time.
+const LISTED: u32 = 1000;
 /// How long one form queues tasks again; the rest is left to the next.
 const RETRY_TIME: Duration = Duration::from_secs(10);
 /// The longest sentence that a page carries over from an act.
@@ -133,26 +135,32 @@ pub async fn on_document(Path((id, which)): Path<(String, String)>, act: Act) ->
 
 /// Queues the failed tasks at and under a document again: those of a file, of a part of it, or of the files in a folder.
 async fn retry_under(calls: &super::Calls, id: i64) -> Result<String, Failure> {
-    let failed =
-        TaskQuery { status: Some(TaskStatus::Failed), under: Some(id), limit: Some(RETRIED), ..TaskQuery::default() };
     // A document that is gone has no failed tasks either.
     calls.read_evidence(DocumentPath { id }).await?;
-    let page = calls.list_tasks(failed).await?;
-    let (mut retried, mut is_whole, begun) = (0, page.next_cursor.is_none(), Instant::now());
-    for task in page.tasks.into_iter().filter(|task| task.finished) {
-        if begun.elapsed() > RETRY_TIME {
-            is_whole = false;
-            break;
+    let (mut retried, mut cursor, begun) = (0, None, Instant::now());
+    // The list also has what will be tried again by itself, in whatever number.
+    let is_whole = 'pages: loop {
+        let (status, under, limit) = (Some(TaskStatus::Failed), Some(id), Some(LISTED));
+        let page = calls.list_tasks(TaskQuery { status, under, limit, cursor, ..TaskQuery::default() }).await?;
+        for task in page.tasks.into_iter().filter(|task| task.finished) {
+            if begun.elapsed() > RETRY_TIME || retried >= RETRIED {
+                break 'pages false;
+            }
+            match calls.retry_task(TaskPath { id: task.id }).await {
+                Ok(_) => retried += 1,
+                // It went back with another task that it had failed with.
+                Err(failure) if failure.code == Code::Conflict => {}
+                Err(failure) => return Err(failure),
+            }
         }
-        match calls.retry_task(TaskPath { id: task.id }).await {
-            Ok(_) => retried += 1,
-            // It went back with another task that it had failed with.
-            Err(failure) if failure.code == Code::Conflict => {}
-            Err(failure) => return Err(failure),
+        cursor = page.next_cursor;
+        if cursor.is_none() || begun.elapsed() > RETRY_TIME {
+            break cursor.is_none();
         }
-    }
+    };
     Ok(match (retried, is_whole) {
-        (0, _) => "Nothing has failed for good here.".to_owned(),
+        (0, true) => "Nothing has failed for good here.".to_owned(),
+        (0, false) => "So much is tried again by itself here that nothing else was found in time.".to_owned(),
         (retried, true) => format!("Queued {} again.", say::many(retried, "task")),
         (retried, false) => format!("Queued {} again; there are more.", say::many(retried, "task")),
     })
@@ -183,7 +191,12 @@ pub async fn retry_group(act: Act) -> Response {
 pub async fn on_dead(Path(which): Path<String>, act: Act) -> Response {
     act.run(async |calls: &super::Calls| {
         let field = |name: &str| act.form.get(name).cloned();
-        let choice = DeadChoice { message_id: field("message_id"), code: field("code"), all: field("all").is_some() };
+        let choice = DeadChoice {
+            message_id: field("message_id"),
+            code: field("code"),
+            sha256: field("sha256"),
+            all: field("all").is_some(),
+        };
         let (done, did, more) = match which.as_str() {
             "replay" => (calls.replay_dead(Json(choice)).await?, "Sent", " once more"),
             "drop" => (calls.drop_dead(Json(choice)).await?, "Dropped", ""),

@@ -7,12 +7,12 @@ use super::{
 use crate::usetype::Usetype;
 use maud::{Markup, html};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
-    Failure,
+    Code, Failure,
     wire::{
-        AttemptOutcome, AuditQuery, DocumentPath, DocumentResponse, EmbedQuery, ErrorType, FrontierResponse, Settled,
-        StoryEntry, StoryQuery, StoryResponse, TaskQuery, TaskResponse,
+        AttemptOutcome, AuditQuery, BlockedBy, DocumentPath, DocumentResponse, EmbedQuery, ErrorType, FrontierResponse,
+        ReprocessProgress, Settled, StoryEntry, StoryQuery, StoryResponse, TaskQuery, TaskResponse,
     },
 };
 
@@ -25,7 +25,10 @@ const LONGEST: usize = 300;
 
 pub async fn read(calls: &Calls, is_owner: bool, id: i64, given: &Parameters) -> Result<Page, Failure> {
     let path = DocumentPath { id };
-    let document = calls.read_document(path, EmbedQuery::default()).await?.value()?;
+    let document = match calls.read_document(path, EmbedQuery::default()).await {
+        Err(missing) if is_owner && missing.code == Code::NotFound => return being_built(calls, id, missing).await,
+        read => read?.value()?,
+    };
     let frontier = calls.read_frontier(path).await?;
     let part = StoryQuery { cursor: given.get("before").cloned(), limit: None };
     let is_latest = part.cursor.is_none();
@@ -53,10 +56,12 @@ pub async fn read(calls: &Calls, is_owner: bool, id: i64, given: &Parameters) ->
             span .mono { (draw::short(&document.content_hash, 24)) }
         }
         (figures(&frontier))
+        (acts(&document, &frontier, is_owner))
+        @if let Some(progress) = &frontier.reprocess { (reprocess(progress, is_owner)) }
         @if !is_latest { p .body { "This is an earlier part of what happened. " a .lnk href={ "/documents/" (id) } { "The latest" } } }
         @if story.entries.is_empty() {
             (card("What happened", "", html! {}, html! { p .body .dim { "No task has run here." } }))
-        } @else { (happened(&story)) (attempts(&document, &story, &frontier, is_owner)) }
+        } @else { (happened(&story)) (attempts(&story, is_owner)) }
         div .pair {
             (card("Evidence", "what the pipeline recorded", html! {}, html! {
                 table { tbody { @for (name, value) in evidence.evidence.iter().filter(|(name, value)| !value.is_null() && *name != "attempts") {
@@ -67,7 +72,28 @@ pub async fn read(calls: &Calls, is_owner: bool, id: i64, given: &Parameters) ->
         }
         (audit::card_of(&audit))
     };
-    Ok(Page { title: document.title, say: say::settled(frontier.settled), body, is_live: true })
+    let say = html! {
+        (say::settled(frontier.settled))
+        @if frontier.reprocess.is_some() { ", and a reprocess builds another tree" }
+    };
+    Ok(Page { title: document.title, say, body, is_live: true, as_of: None })
+}
+
+/// The page of a tree that a reprocess builds, to which lists of actors and regions lead by the root of its tasks. Nothing of it can be read, so
+/// it leads to the file.
+async fn being_built(calls: &Calls, id: i64, missing: Failure) -> Result<Page, Failure> {
+    let of_root = TaskQuery { root_id: Some(id), limit: Some(1), ..TaskQuery::default() };
+    let task = calls.list_tasks(of_root).await?.tasks.pop();
+    let Some((file, title)) = task.and_then(|task| Some((task.reprocess_of?, task.title?))) else {
+        return Err(missing);
+    };
+    let body = html! {
+        p .body {
+            "Nothing of this tree can be read before it takes the place of the one that " a href={ "/documents/" (file) } { (title) } " has. "
+            a href={ "/tasks?file=" (id) } { "Its tasks" }
+        }
+    };
+    Ok(Page { title: "Reprocess".to_owned(), say: html! { "of " (title) }, body, is_live: true, as_of: None })
 }
 
 /// A JSON value on one line: a text without its quotes, the members of an object one after another.
@@ -116,24 +142,61 @@ fn happened(story: &StoryResponse) -> Markup {
     )
 }
 
-fn attempts(document: &DocumentResponse, story: &StoryResponse, frontier: &FrontierResponse, is_owner: bool) -> Markup {
+/// What the viewer may do about a document.
+fn acts(document: &DocumentResponse, frontier: &FrontierResponse, is_owner: bool) -> Markup {
     let here = format!("/documents/{}", document.id);
-    let ask = format!(
-        // A title may change the direction in which text runs, and must not change that of the question.
-        "Cancel the ingestion of \u{2068}{}\u{2069}? What waits fails at once, and what runs is stopped within 2 seconds.",
-        document.title
-    );
+    let (what, then) = match frontier.reprocess {
+        Some(_) => ("reprocess", "The tree that the file has stays."),
+        None => ("ingestion", "What waits fails at once, and what runs is stopped within 2 seconds."),
+    };
+    // A title may change the direction in which text runs, and must not change that of the question.
+    let ask = format!("Cancel the {what} of \u{2068}{}\u{2069}? {then}", document.title);
+    let goes_on = !frontier.stages.is_empty() || frontier.reprocess.is_some();
+    let can_cancel = goes_on && document.usetype == Usetype::File.as_str();
     let buttons = html! {
         @if is_owner { (form(&format!("{here}/retry"), &[], "Retry what failed", "", None, &here)) " " }
-        @if document.usetype == Usetype::File.as_str() && !frontier.stages.is_empty() { (form(&format!("{here}/cancel"), &[], "Cancel", "danger", Some(&ask), &here)) }
+        @if can_cancel { (form(&format!("{here}/cancel"), &[], "Cancel", "danger", Some(&ask), &here)) }
     };
+    html! { @if is_owner || can_cancel { (card("What you can do", "", buttons, html! {})) } }
+}
+
+/// How far the reprocess of a file has come.
+fn reprocess(progress: &ReprocessProgress, is_owner: bool) -> Markup {
+    let tasks = html! { @if is_owner { a .lnk href={ "/tasks?file=" (progress.root_id) } { "Its tasks" } } };
+    let began = say::time(say::since(progress.started_at));
+    card(
+        "Reprocess",
+        &format!("it began {began} ago; the tree that the file has stays until the other one is whole"),
+        tasks,
+        html! {
+            div .stats {
+                div { b { (say::count(progress.nodes_total)) } span { "nodes" } }
+                div { b { (say::count(progress.nodes_settled)) } span { "settled" } }
+                div { b { (say::count(progress.nodes_in_flight)) } span { "in flight" } }
+                div { b { (say::count(progress.nodes_failed)) } span { "failed" } }
+                div { b { (say::count(progress.tasks_unfinished)) } span { "tasks owe work" } }
+            }
+            (reasons(&progress.blocked_by))
+        },
+    )
+}
+
+/// How many tasks wait for what.
+fn reasons(blocked_by: &BTreeMap<BlockedBy, i64>) -> Markup {
+    html! { @if !blocked_by.is_empty() { table { tbody { @for (reason, number) in blocked_by {
+        tr { td .num .w1 { (say::count(*number)) } td { (say::reason(*reason)) } }
+    } } } } }
+}
+
+fn attempts(story: &StoryResponse, is_owner: bool) -> Markup {
+    let here = format!("/documents/{}", story.document_id);
     let begin = story.created_at;
     let mut entries: Vec<&StoryEntry> = story.entries.iter().collect();
     entries.reverse();
     card(
         "Attempts",
         "newest first; attempts that are alike are one row",
-        buttons,
+        html! {},
         html! { table {
             thead { tr {
                 th .num { "Began" } th { "Task" } th { "Outcome" } th .hide-s { "Attempt" } th .hide-s { "Worker" } th .num .hide-s { "Waited" } th .num { "Took" } th .hide-s { "What it says" }
@@ -172,6 +235,7 @@ fn tasks_link(is_owner: bool, id: i64) -> Markup {
 fn not_done(frontier: &FrontierResponse, tasks: &[TaskResponse]) -> Markup {
     if frontier.stages.is_empty() && tasks.is_empty() {
         let says = match (frontier.settled, frontier.nodes_in_flight) {
+            _ if frontier.reprocess.is_some() => "The tree that it has owes no work.",
             (Settled::Failed, _) => "It failed, and nothing more will be done.",
             (_, 1..) => "The tasks at and under it have ended, and it settles in a moment.",
             _ => "It owes no work.",
@@ -179,9 +243,7 @@ fn not_done(frontier: &FrontierResponse, tasks: &[TaskResponse]) -> Markup {
         return html! { p .body .dim { (says) } };
     }
     html! {
-        @if tasks.is_empty() { table { tbody { @for (reason, number) in &frontier.blocked_by {
-            tr { td .num .w1 { (say::count(*number)) } td { (say::reason(*reason)) } }
-        } } } }
+        @if tasks.is_empty() { (reasons(&frontier.blocked_by)) }
         @else { table { tbody { @for task in tasks {
             tr id={ "open-" (task.id) } {
                 td .w1 { a href={ "/tasks/" (task.id) } { "#" (task.id) } }

@@ -53,5 +53,5 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
             (more(page.next_cursor.map(|cursor| address(state, &cursor))))
         }
     };
-    Ok(Page { title: "Documents".to_owned(), say: html! { "files, latest first" }, body, is_live: true })
+    Ok(Page { title: "Documents".to_owned(), say: html! { "files, latest first" }, body, is_live: true, as_of: None })
 }

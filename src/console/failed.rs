@@ -63,7 +63,7 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
             } }
         },
     );
-    Ok(Page { title: "Failed".to_owned(), say: html! { (say) }, body, is_live: true })
+    Ok(Page { title: "Failed".to_owned(), say: html! { (say) }, body, is_live: true, as_of: None })
 }
 
 fn is_worth_it(group: &FailureGroup) -> bool {
@@ -88,7 +88,8 @@ fn row(group: &FailureGroup, minutes: &str) -> Markup {
                 (group.message.as_deref().unwrap_or("no attempt is on record"))
                 div .dim {
                     @if !code.is_empty() { span .mono { (code) } " · " }
-                    "such as " a .lnk href={ "/documents/" (group.sample.root_id) } { (group.sample.title.as_deref().unwrap_or("a file that is gone")) }
+                    "such as " a .lnk href={ "/documents/" (group.sample.reprocess_of.unwrap_or(group.sample.root_id)) } { (group.sample.title.as_deref().unwrap_or("a file that is gone")) }
+                    @if group.sample.reprocess_of.is_some() { ", as a reprocess reads it" }
                     ", " a .lnk href={ "/tasks/" (group.sample.task_id) } { "task " (group.sample.task_id) }
                 }
             }

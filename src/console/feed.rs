@@ -6,6 +6,8 @@ use super::{
 };
 use crate::store::queue::COUNTED;
 use maud::{Markup, html};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use svc_client::{
     Failure,
     wire::{DeadLetter, FeedOutcome, FeedResponse, FeedState, MessageOutcome},
@@ -22,7 +24,7 @@ pub async fn read(calls: &Calls) -> Result<Page, Failure> {
     let remedy = feed.remedy.as_deref().unwrap_or_default();
     if feed.state == FeedState::NotConfigured {
         let body = html! { div .finding .note role="status" { span .g aria-hidden="true" { "i" } div { "The bulk feed is not configured: it takes files from a queue of a message broker." small { (remedy) } } } };
-        return Ok(Page { title, say: html! { "Not configured." }, body, is_live: true });
+        return Ok(Page { title, say: html! { "Not configured." }, body, is_live: true, as_of: None });
     }
     let body = html! {
         @if feed.state == FeedState::Away {
@@ -34,7 +36,7 @@ pub async fn read(calls: &Calls) -> Result<Page, Failure> {
             div { (queues(&feed)) (uploaders(&feed)) }
         }
     };
-    Ok(Page { title, say: sentence(&feed), body, is_live: true })
+    Ok(Page { title, say: sentence(&feed), body, is_live: true, as_of: None })
 }
 
 fn sentence(feed: &FeedResponse) -> Markup {
@@ -145,17 +147,67 @@ fn outcomes(latest: &[FeedOutcome]) -> Markup {
     )
 }
 
-/// Both acts on messages that were given up.
-fn acts(fields: &[(&str, &str)], all: &str) -> Markup {
+/// Both acts on messages that were given up, with what each asks first.
+fn acts(fields: &[(&str, &str)], of: &str, replay_asks: Option<&str>, drop_asks: &str) -> Markup {
     html! {
-        (form("/feed/dead/replay", fields, &format!("Replay{all}"), "", all_asks(all, "Have these messages tried once more?").as_deref(), "/feed"))
+        (form("/feed/dead/replay", fields, &format!("Replay{of}"), "", replay_asks, "/feed"))
         " "
-        (form("/feed/dead/drop", fields, &format!("Drop{all}"), "danger", Some("Drop for good? Nothing else here has what the message says."), "/feed"))
+        (form("/feed/dead/drop", fields, &format!("Drop{of}"), "danger", Some(drop_asks), "/feed"))
     }
 }
 
-fn all_asks(all: &str, ask: &str) -> Option<String> {
-    (!all.is_empty()).then(|| ask.to_owned())
+/// The acts on many messages, of which the page may show only the first, so that each asks about the others too.
+fn acts_on_many(fields: &[(&str, &str)], of: &str, which: &str, lie: i64) -> Markup {
+    let verb = if lie == 1 { "lies" } else { "lie" };
+    let also = format!("also those that are not shown ({} {verb} here in all)", say::count(lie));
+    let replay = format!("Have every message {which} tried once more, {also}?");
+    let drop = format!("Drop every message {which}, {also}? Nothing else here has what they say.");
+    acts(fields, of, Some(&replay), &drop)
+}
+
+/// The acts on one message; none without an id, by which it is found.
+fn acts_on(letter: &DeadLetter) -> Markup {
+    let Some(message_id) = &letter.message_id else { return html! {} };
+    // Others may have its id, so what tells it from these goes along.
+    let sha256 = letter.sha256.as_deref().unwrap_or_default();
+    let mut fields = vec![("message_id", message_id.as_str()), ("sha256", sha256)];
+    let code = letter.code.as_deref().filter(|code| code.len() <= LONGEST_CODE);
+    if code.is_some() || letter.code.is_none() {
+        fields.push(("code", code.unwrap_or_default()));
+    }
+    // A foreign text may change the direction in which text runs, and must not change that of the question.
+    let name = isolated(&short(named(letter), LONGEST_CODE));
+    let why = code.map(|code| format!(", given up as {},", isolated(code))).unwrap_or_default();
+    let ask = format!("Drop {name}{why} for good? Nothing else here has what it says.");
+    acts(&fields, "", None, &ask)
+}
+
+fn isolated(text: &str) -> String {
+    format!("\u{2068}{text}\u{2069}")
+}
+
+/// What a message is called: its file, or its id.
+fn named(letter: &DeadLetter) -> &str {
+    let name = letter.filename.as_deref().or(letter.source.as_deref()).or(letter.message_id.as_deref());
+    name.unwrap_or("a message without an id")
+}
+
+/// A short name for what may be long and is somebody else's.
+fn mark(bytes: &[u8]) -> String {
+    hex::encode(&Sha256::digest(bytes)[..8])
+}
+
+/// The id of each message's row. It stays the same while other messages come and go, so that no button becomes that of another message under
+/// somebody's hand. Messages that are alike in all that is known are numbered.
+fn row_ids(letters: &[DeadLetter]) -> Vec<String> {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let id = |letter: &DeadLetter| {
+        let mark = mark(&serde_json::to_vec(letter).unwrap_or_default());
+        let number = seen.entry(mark.clone()).or_default();
+        *number += 1;
+        format!("dead-{mark}-{number}")
+    };
+    letters.iter().map(id).collect()
 }
 
 fn short(text: &str, most: usize) -> String {
@@ -176,7 +228,9 @@ fn dead(feed: &FeedResponse) -> Markup {
             codes.push(letter.code.as_deref());
         }
     }
-    let right = html! { @if lie.unwrap_or_default() > 0 { (acts(&[("all", "true")], " all")) } };
+    let ids = row_ids(&feed.dead);
+    let all = lie.unwrap_or_default();
+    let right = html! { @if all > 0 { (acts_on_many(&[("all", "true")], " all", "that was given up", all)) } };
     card(
         "Dead letters",
         "what was given up, by reason",
@@ -185,27 +239,34 @@ fn dead(feed: &FeedResponse) -> Markup {
             @if let Some(why) = &feed.dead_failure { p .body .dim { "They cannot be read: " (why) } }
             @else if lie.is_none() { p .body .dim { "What was given up is not known while the broker does not answer." } }
             @else if feed.dead.is_empty() { p .body .dim { "Nothing was given up." } }
-            @for code in codes {
-                @let of_code = feed.dead.iter().filter(|letter| letter.code.as_deref() == code);
-                table {
-                    thead { tr {
-                        th { @match code { Some(code) => span .mono { (short(code, LONGEST_CODE)) }, None => "given up by the broker, after too many deliveries" } }
-                        th .acts { span .skip { "Action" } @if let Some(code) = code.filter(|code| code.len() <= LONGEST_CODE) { (acts(&[("code", code)], " these")) } }
-                    } }
-                    tbody { @for letter in of_code { (row(letter)) } }
-                }
-            }
+            @for code in codes { (of_code(feed, code, &ids, all)) }
             @if more > 0 { p .body .dim { "and " (say::count(more)) " more" } }
         },
     )
 }
 
-fn row(letter: &DeadLetter) -> Markup {
-    let what = letter.filename.as_deref().or(letter.source.as_deref()).or(letter.message_id.as_deref());
+/// The shown messages with one code; without one, the broker itself gave them up.
+fn of_code(feed: &FeedResponse, code: Option<&str>, ids: &[String], all: i64) -> Markup {
+    let letters = feed.dead.iter().zip(ids).filter(|(letter, _)| letter.code.as_deref() == code);
+    let id = code.map_or_else(|| "broker".to_owned(), |code| mark(code.as_bytes()));
     html! {
-        tr {
+        table id={ "dead-of-" (id) } {
+            thead { tr {
+                th { @match code { Some(code) => span .mono { (short(code, LONGEST_CODE)) }, None => "given up by the broker, after too many deliveries" } }
+                th .acts { span .skip { "Action" } @if let Some(code) = code.filter(|code| (1..=LONGEST_CODE).contains(&code.len())) {
+                    (acts_on_many(&[("code", code)], " all of this code", &format!("with the code {}", isolated(code)), all))
+                } }
+            } }
+            tbody { @for (letter, id) in letters { (row(letter, id)) } }
+        }
+    }
+}
+
+fn row(letter: &DeadLetter, id: &str) -> Markup {
+    html! {
+        tr id=(id) {
             td .message {
-                (short(what.unwrap_or("a message without an id"), LONGEST))
+                (short(named(letter), LONGEST))
                 div .dim {
                     @if let Some(detail) = &letter.detail { (short(detail, LONGEST)) " · " }
                     @if let Some(id) = &letter.message_id { (id) " · " }
@@ -213,7 +274,7 @@ fn row(letter: &DeadLetter) -> Markup {
                     (say::bytes(letter.bytes.try_into().unwrap_or(i64::MAX)))
                 }
             }
-            td .acts { @if let Some(id) = &letter.message_id { (acts(&[("message_id", id)], "")) } }
+            td .acts { (acts_on(letter)) }
         }
     }
 }

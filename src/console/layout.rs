@@ -5,6 +5,7 @@ use super::{
 };
 use crate::store::queue::COUNTED;
 use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
 use http::{HeaderMap, StatusCode, header};
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -25,6 +26,8 @@ pub struct Page {
     pub body: Markup,
     /// Whether the page follows what happens. Nobody wants a text to move while it is read.
     pub is_live: bool,
+    /// When what the page tells was measured, if that was not now.
+    pub as_of: Option<DateTime<Utc>>,
 }
 
 /// The address of a page in the column, its name, its key, and how many things it is about, if that is known.
@@ -79,7 +82,7 @@ pub fn frame(viewer: &Viewer, place: &str, overview: Option<&OverviewResponse>, 
                     span .say { (page.say) }
                     span .live {
                         span .dot aria-hidden="true" {}
-                        span .when { "as of " (chrono::Utc::now().format("%H:%M:%S")) " UTC" }
+                        span .when { "as of " (page.as_of.unwrap_or_else(Utc::now).format("%H:%M:%S")) " UTC" }
                         span .held { "held" }
                         span .lost { "no connection" }
                         kbd title="holds the page, and lets it go on" { "p" }
@@ -102,7 +105,7 @@ pub fn refusal(failure: &Failure) -> (StatusCode, Page) {
             div { (failure.detail) @if let Some(remedy) = remedy { small { (remedy) } } }
         }
     };
-    (status, Page { title: failure.title.clone(), say: html! {}, body, is_live: true })
+    (status, Page { title: failure.title.clone(), say: html! {}, body, is_live: true, as_of: None })
 }
 
 /// Answers with a whole page, or with its content alone where a live page asks for that.

@@ -68,7 +68,7 @@ pub async fn read(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
             (workers(now))
         }
     };
-    Ok(Page { title: "Now".to_owned(), say: html! { (say) }, body, is_live: true })
+    Ok(Page { title: "Now".to_owned(), say: html! { (say) }, body, is_live: true, as_of: Some(now.at) })
 }
 
 /// How many tasks owe work, and whether there are more: of each type, counting ends at [`COUNTED`].

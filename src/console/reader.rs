@@ -56,7 +56,7 @@ async fn roots(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
             (more(next))
         }
     };
-    Ok(Page { title: "Reader".to_owned(), say: html! {}, body, is_live: false })
+    Ok(Page { title: "Reader".to_owned(), say: html! {}, body, is_live: false, as_of: None })
 }
 
 /// Documents by name.

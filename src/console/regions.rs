@@ -44,7 +44,7 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
             (more(map.next_cursor.map(|cursor| format!("/regions?cursor={}", part(&cursor)))))
         },
     );
-    Ok(Page { title: "Regions".to_owned(), say: html! { (say) }, body, is_live: true })
+    Ok(Page { title: "Regions".to_owned(), say: html! { (say) }, body, is_live: true, as_of: None })
 }
 
 fn are(number: i64, thing: &str) -> String {

@@ -108,7 +108,13 @@ pub async fn list(calls: &Calls, overview: Option<&OverviewResponse>, given: &Pa
             (more(page.next_cursor.map(|cursor| choice.address(&cursor))))
         }
     };
-    Ok(Page { title: "Tasks".to_owned(), say: html! { "oldest first, and what each waits for" }, body, is_live: true })
+    Ok(Page {
+        title: "Tasks".to_owned(),
+        say: html! { "oldest first, and what each waits for" },
+        body,
+        is_live: true,
+        as_of: None,
+    })
 }
 
 fn reasons(choice: &Choice<'_>, overview: Option<&OverviewResponse>) -> Markup {
@@ -152,7 +158,7 @@ fn table(tasks: &[TaskResponse]) -> Markup {
             tr id={ "t-" (task.id) } {
                 td .num .w1 { a href={ "/tasks/" (task.id) } { "#" (task.id) } }
                 td .w1 { (task.task_type) @if let Some(badge) = &task.badge { " " span .dim { (badge) } } }
-                td .cut { a href={ "/documents/" (task.root_id) } { (task.title.as_deref().unwrap_or("a file that is gone")) } }
+                td .cut { (file(task)) @if task.reprocess_of.is_some() { " " span .dim { "reprocess" } } }
                 td { (document::standing(task)) }
                 td .w1 .dim .hide-s { (task.retry_count) " of " (task.max_retries) @if task.lease_losses > 0 { ", lost " (task.lease_losses) } }
                 td .cut .dim .hide-s { @if let Some(error) = &task.last_error { (error.message.as_deref().or(error.code.as_deref()).unwrap_or_default()) } }
@@ -176,7 +182,7 @@ pub async fn one(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Fai
     let audit = calls.list_audit(audit).await?.entries;
     let params = serde_json::to_string_pretty(&task.params).unwrap_or_default();
     let body = html! {
-        p .crumbs { a href="/tasks" { "Tasks" } " / " a href={ "/documents/" (task.root_id) } { (task.title.as_deref().unwrap_or("a file that is gone")) } }
+        p .crumbs { a href="/tasks" { "Tasks" } " / " (file(&task)) }
         @if let Some(error) = &task.last_error {
             div .finding .bad role="status" { span .g aria-hidden="true" { "✕" } div {
                 (error.message.as_deref().unwrap_or("It failed without a message."))
@@ -186,8 +192,12 @@ pub async fn one(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Fai
         (card("State", "", buttons, html! { div .body { dl .kv {
             dt { "State" } dd { (document::reason(&task)) }
             dt { "Type" } dd { a href={ "/tasks?" (query(&[("type", &task.task_type)])) } { (task.task_type) } }
-            dt { "Works on" } dd { a href={ "/documents/" (task.document_id) } { "document " (task.document_id) } ", " (extent(&task)) }
-            dt { "File" } dd { a href={ "/documents/" (task.root_id) } { (task.title.as_deref().unwrap_or("gone")) } " · " a .lnk href={ "/regions?file=" (task.root_id) } { "its regions" } }
+            dt { "Works on" } dd { (node(&task)) ", " (extent(&task)) }
+            dt { "File" } dd {
+                (file(&task)) " · "
+                @if task.reprocess_of.is_some() { "its reprocess: " a .lnk href={ "/tasks?file=" (task.root_id) } { "tasks" } ", " a .lnk href={ "/regions?file=" (task.root_id) } { "regions" } }
+                @else { a .lnk href={ "/regions?file=" (task.root_id) } { "its regions" } }
+            }
             dt { "Lane" } dd { (task.lane) }
             dt { "Badge" } dd { (task.badge.as_deref().unwrap_or("none")) }
             dt { "Priority" } dd { (task.priority) }
@@ -212,7 +222,7 @@ pub async fn one(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Fai
         (audit::card_of(&audit))
         (card("Parameters", "", html! {}, html! { pre .body .mono { (super::draw::short(&params, 4000)) } }))
     };
-    Ok(Page { title: format!("Task {id}"), say: say::task(&task), body, is_live: true })
+    Ok(Page { title: format!("Task {id}"), say: say::task(&task), body, is_live: true, as_of: None })
 }
 
 fn attempts_table(page: &AttemptPage, here: &str) -> Markup {
@@ -233,6 +243,24 @@ fn attempts_table(page: &AttemptPage, here: &str) -> Markup {
             } } }
         } }
         (more(page.next_cursor.as_ref().map(|before| format!("{here}?{}", query(&[("before", before)])))))
+    }
+}
+
+/// The file that a task works for. What a reprocess builds cannot be read before it takes its place, so the file stands for it.
+fn file(task: &TaskResponse) -> Markup {
+    html! {
+        @match &task.title {
+            Some(title) => a href={ "/documents/" (task.reprocess_of.unwrap_or(task.root_id)) } { (title) },
+            None => "a file that is gone",
+        }
+    }
+}
+
+/// The node that a task works on.
+fn node(task: &TaskResponse) -> Markup {
+    html! {
+        @if task.reprocess_of.is_some() { "node " (task.document_id) " of the tree that a reprocess builds" }
+        @else { a href={ "/documents/" (task.document_id) } { "document " (task.document_id) } }
     }
 }
 

@@ -14,9 +14,12 @@ use svc_client::{
 const SHOWN: usize = 200;
 
 pub async fn list(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<Page, Failure> {
-    let workers = match overview {
-        Some(now) => now.workers.clone(),
-        None => calls.read_overview().await?.workers,
+    let (at, workers) = match overview {
+        Some(now) => (now.at, now.workers.clone()),
+        None => {
+            let now = calls.read_overview().await?;
+            (now.at, now.workers)
+        }
     };
     let alive = workers.iter().filter(|worker| worker.alive).count();
     let held: i64 = workers.iter().map(|worker| worker.tasks_held).sum();
@@ -54,7 +57,7 @@ pub async fn list(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
             @if workers.len() > SHOWN { p .body .dim { "and " (say::count((workers.len() - SHOWN) as i64)) " more, " (if alive > SHOWN { "some of them alive" } else { "all silent" }) } }
         },
     );
-    Ok(Page { title: "Workers".to_owned(), say: html! { (say) }, body, is_live: true })
+    Ok(Page { title: "Workers".to_owned(), say: html! { (say) }, body, is_live: true, as_of: Some(at) })
 }
 
 pub async fn one(calls: &Calls, id: String) -> Result<Page, Failure> {
@@ -84,5 +87,5 @@ pub async fn one(calls: &Calls, id: String) -> Result<Page, Failure> {
         }
         (audit::card_of(&audit))
     };
-    Ok(Page { title: worker.worker_id.clone(), say: state, body, is_live: true })
+    Ok(Page { title: worker.worker_id.clone(), say: state, body, is_live: true, as_of: None })
 }

@@ -1,12 +1,12 @@
 //! A call under way: what the endpoint streams, until its end.
-use super::{Ask, LanguageModel, LlmError, Usage, answer::Received, shown};
-use crate::telemetry;
+use super::{ANSWERED, Ask, LanguageModel, LlmError, Usage, answer::Received, shown};
 use futures_util::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use reqwest::{Response, header};
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 use svc_client::{Code, Failure, event_data};
 use tokio::{
+    runtime::Handle,
     sync::OwnedSemaphorePermit,
     time::{Instant, timeout_at},
 };
@@ -17,6 +17,8 @@ const STALL: Duration = Duration::from_secs(60);
 const ANSWER_BYTES: usize = 4 << 20;
 /// The message after the last one.
 const DONE: &str = "[DONE]";
+/// How a call ended whose answer nobody waited for to its end.
+const STOPPED: &str = "stopped";
 
 pub type Messages = BoxStream<'static, Result<String, String>>;
 
@@ -50,6 +52,8 @@ pub struct Answering {
     pub(super) deadline: Instant,
     pub(super) messages: Messages,
     pub(super) received: Received,
+    /// The white space that came before the first letter.
+    pub(super) held: String,
     pub(super) has_spoken: bool,
     pub(super) is_over: bool,
     pub(super) permit: Option<OwnedSemaphorePermit>,
@@ -60,21 +64,20 @@ impl Answering {
     pub async fn next(&mut self) -> Result<Option<String>, LlmError> {
         loop {
             match self.piece().await {
+                // White space alone says nothing, so it waits for the letter that it stands before.
+                Ok(Some(text)) if !self.has_spoken && text.trim().is_empty() => self.held.push_str(&text),
                 Ok(Some(text)) if text.is_empty() => {}
                 Ok(Some(text)) => {
                     self.has_spoken = true;
-                    return Ok(Some(text));
+                    return Ok(Some(std::mem::take(&mut self.held) + &text));
                 }
                 Ok(None) if self.has_spoken => {
-                    if !std::mem::replace(&mut self.is_over, true) {
-                        self.count().await;
-                    }
+                    self.end(ANSWERED).await;
                     return Ok(None);
                 }
                 Ok(None) => self.once_more().await?,
                 Err(error) => {
-                    self.is_over = true;
-                    self.model.ended(self.ask.purpose, self.begun, error.code(), None).await;
+                    self.end(error.code()).await;
                     return Err(error);
                 }
             }
@@ -92,18 +95,22 @@ impl Answering {
 
     /// Asks once more without reasoning, if nothing else came.
     async fn once_more(&mut self) -> Result<(), LlmError> {
+        self.held.clear();
         let error = match (self.received.has_reasoned, self.thinks) {
             (true, true) => {
+                // What was only thought is paid for too.
+                self.end(LlmError::OnlyReasoning.code()).await;
                 let (model, ask) = (self.model.clone(), self.ask.clone());
                 // The place is kept for the second call.
                 let permit = self.permit.take();
                 let endpoint = model.endpoint()?;
                 let deadline = Instant::now() + endpoint.timeout;
+                (self.begun, self.received, self.thinks, self.is_over) =
+                    (Instant::now(), Received::default(), false, false);
                 match model.send(endpoint, &ask, false, deadline).await {
                     Ok(response) => {
                         self.messages = messages(response);
-                        (self.received, self.thinks, self.deadline, self.permit) =
-                            (Received::default(), false, deadline, permit);
+                        (self.deadline, self.permit) = (deadline, permit);
                         return Ok(());
                     }
                     Err(error) => error,
@@ -117,8 +124,7 @@ impl Answering {
             },
             (false, _) => LlmError::Broken("its answer is empty".to_owned()),
         };
-        self.is_over = true;
-        self.model.ended(self.ask.purpose, self.begun, error.code(), None).await;
+        self.end(error.code()).await;
         Err(error)
     }
 
@@ -150,18 +156,20 @@ impl Answering {
         self.received.take(&message).map(Some).map_err(|error| LlmError::Broken(shown(&error)))
     }
 
-    async fn count(&mut self) {
-        let usage = self.usage().unwrap_or_default();
-        let (model, name) = (self.model.clone(), self.name().to_owned());
-        model.ended(self.ask.purpose, self.begun, "answered", Some((&name, usage))).await;
-        for (direction, tokens) in [("in", usage.prompt_tokens), ("out", usage.completion_tokens)] {
-            let labels = [
-                ("purpose", self.ask.purpose.to_owned()),
-                ("model", self.name().to_owned()),
-                ("direction", direction.to_owned()),
-            ];
-            metrics::counter!(telemetry::LLM_TOKENS, &labels).increment(tokens);
+    /// Counts the call, which is over.
+    async fn end(&mut self, code: &'static str) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
         }
+        let took = self.took(code);
+        let took = took.as_ref().map(|(name, usage)| (name.as_str(), *usage));
+        self.model.ended(self.ask.purpose, self.begun, code, took).await;
+    }
+
+    /// The model and what it took, if it answered or the server has counted.
+    fn took(&self, code: &'static str) -> Option<(String, Usage)> {
+        let usage = self.usage();
+        (code == ANSWERED || usage.is_some()).then(|| (self.name().to_owned(), usage.unwrap_or_default()))
     }
 
     /// The model that answers, as the server names it, or as it was asked for.
@@ -178,5 +186,22 @@ impl Answering {
     /// Whether the answer ended because it was as long as it may be.
     pub fn is_cut(&self) -> bool {
         self.received.finish.as_deref() == Some("length")
+    }
+}
+
+impl Drop for Answering {
+    /// Counts a call whose caller hangs up, because what came until then is paid for.
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let code = if self.received.finish.is_some() { ANSWERED } else { STOPPED };
+        let (model, took) = (self.model.clone(), self.took(code));
+        let (purpose, begun) = (self.ask.purpose, self.begun);
+        runtime.spawn(async move {
+            let took = took.as_ref().map(|(name, usage)| (name.as_str(), *usage));
+            model.ended(purpose, begun, code, took).await;
+        });
     }
 }

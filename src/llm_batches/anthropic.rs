@@ -4,11 +4,15 @@ use super::{
     api::{Api, KeyHeader, away, custom_id, id, message, segment},
     code,
     provider::{Accepted, Progress, ProviderError, Results, Submission},
+    unanswered,
 };
 use crate::{
-    llm::{Ask, is_about_length},
+    llm::{Ask, Usage, is_about_length},
     settings::Secret,
-    store::{llm_batches::BatchResult, summaries::LlmAnswer},
+    store::{
+        llm_batches::{BatchResult, Unanswered},
+        summaries::LlmAnswer,
+    },
 };
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt, stream};
@@ -93,7 +97,7 @@ impl Anthropic {
             _ => LlmBatchOutcome::Expired,
         };
         // The address in `results_url` is the provider's word; the key goes only to the address that somebody chose.
-        Ok(Progress::Ended { outcome, results: vec![provider_id.to_owned()], problem: None })
+        Ok(Progress::Ended { outcome, results: vec![provider_id.to_owned()], problem: None, code: None })
     }
 
     pub async fn results(&self, at: &str) -> Result<Results, ProviderError> {
@@ -120,8 +124,8 @@ pub fn result(line: &Value) -> Option<BatchResult> {
     Some(BatchResult { custom_id: custom_id(line)?, answer: answer_to(&line["result"]) })
 }
 
-fn answer_to(result: &Value) -> Result<LlmAnswer, (String, String)> {
-    let failed = |code: &str, text: String| Err((code.to_owned(), message(&text)));
+fn answer_to(result: &Value) -> Result<LlmAnswer, Unanswered> {
+    let failed = |code: &str, text: String| Err(Unanswered::new(code, message(&text)));
     match result["type"].as_str() {
         Some("succeeded") => {
             let said = &result["message"];
@@ -129,18 +133,14 @@ fn answer_to(result: &Value) -> Result<LlmAnswer, (String, String)> {
             let texts = parts.iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str());
             let text: String = texts.collect();
             let count = |name: &str| said["usage"][name].as_u64().unwrap_or_default();
+            let usage = Usage { prompt_tokens: count("input_tokens"), completion_tokens: count("output_tokens") };
+            let model = said["model"].as_str().unwrap_or_default();
             match text.trim() {
                 "" if said["stop_reason"] == "refusal" => {
-                    failed(code::REFUSED, "the model refuses to answer".to_owned())
+                    Err(unanswered(code::REFUSED, "the model refuses to answer", model, usage))
                 }
-                "" => failed(code::FAILED, "the answer is empty".to_owned()),
-                text => Ok(answer(
-                    text,
-                    said["stop_reason"] == "max_tokens",
-                    said["model"].as_str().unwrap_or_default(),
-                    count("input_tokens"),
-                    count("output_tokens"),
-                )),
+                "" => Err(unanswered(code::FAILED, "the answer is empty", model, usage)),
+                text => Ok(answer(text, said["stop_reason"] == "max_tokens", model, usage)),
             }
         }
         Some("errored") => {

@@ -2,7 +2,7 @@
 //! goes on where it was.
 use super::{
     Batching, TASK_BYTES, code,
-    provider::{Progress, Provider, ProviderError, Submission},
+    provider::{Accepted, Progress, Provider, ProviderError, Submission, TOKEN_LIMIT},
 };
 use crate::{
     store::{
@@ -24,6 +24,7 @@ use std::{
 };
 use svc_client::wire::{LlmBatchOutcome, LlmBatchState};
 use tokio::io::{AsyncWriteExt, BufWriter};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// The parts of a batch that the store keeps.
@@ -39,6 +40,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 /// How often a batch is submitted although the provider may have it and cannot be asked.
 const DOUBTS: i32 = 3;
+/// How long a batch waits for which the provider has no room, if no other batch of its model ends before.
+const PUT_OFF: Duration = Duration::from_secs(1800);
+/// How often, and after which pause each, it is tried to record that the provider has a batch.
+const RECORDS: u32 = 10;
+const RECORD_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a keeper is told.
 #[derive(Debug)]
@@ -77,13 +83,19 @@ pub struct Keeper {
     paused_until: Instant,
     pause: Duration,
     problem: Option<String>,
+    stopping: CancellationToken,
 }
 
 impl Keeper {
     pub fn new(pool: PgPool, settings: KeeperSettings) -> Keeper {
         let now = Instant::now();
-        let pause = settings.poll.clamp(LEAST_PAUSE, PAUSE);
-        Keeper { pool, settings, lead: None, next_poll: now, paused_until: now, pause, problem: None }
+        let (pause, stopping) = (settings.poll.clamp(LEAST_PAUSE, PAUSE), CancellationToken::new());
+        Keeper { pool, settings, lead: None, next_poll: now, paused_until: now, pause, problem: None, stopping }
+    }
+
+    /// Once this is cancelled, a pass moves no further batch on, and ends when the provider has answered about the one that it is at.
+    pub fn stopping(&self) -> CancellationToken {
+        self.stopping.clone()
     }
 
     /// What went wrong with the provider in the last pass.
@@ -118,6 +130,9 @@ impl Keeper {
         self.problem = None;
         let mut is_away = false;
         for batch in store::llm_batches::owed(lead, name).await? {
+            if self.stopping.is_cancelled() {
+                break;
+            }
             let is_due = asks && (polls || batch.state.0 != LlmBatchState::Submitted);
             let step = match batch.state.0 {
                 LlmBatchState::Open | LlmBatchState::Closed if batch.is_cancelled => {
@@ -139,7 +154,9 @@ impl Keeper {
                 }
                 LlmBatchState::Submitted => Ok(false),
                 _ if batch.is_given_up => self.give_up(lead, &batch).await.map(|()| Ok(true))?,
-                LlmBatchState::Closed | LlmBatchState::Submitting if is_due => self.submit(lead, &batch).await?,
+                LlmBatchState::Closed | LlmBatchState::Submitting if is_due && !batch.is_put_off => {
+                    self.submit(lead, &batch).await?
+                }
                 _ => Ok(false),
             };
             match step {
@@ -202,6 +219,11 @@ impl Keeper {
                 self.end(lead, batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
                 return Ok(Ok(true));
             }
+            None if batch.doubts >= DOUBTS => {
+                let problem = in_doubt("each time the worker ended before the provider had answered");
+                self.end(lead, batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(problem)).await?;
+                return Ok(Ok(true));
+            }
             None => {
                 let written = match self.write(lead, batch).await? {
                     Ok(written) => written,
@@ -215,7 +237,8 @@ impl Keeper {
                     self.end(lead, batch, LlmBatchOutcome::Cancelled, BatchCounts::default(), None).await?;
                     return Ok(Ok(true));
                 }
-                if !store::llm_batches::submitting(lead, batch.id, written.requests, written.bytes).await? {
+                let (size, is_in_doubt) = ((written.requests, written.bytes), !self.settings.provider.can_find());
+                if !store::llm_batches::submitting(lead, batch.id, size, is_in_doubt).await? {
                     return Ok(Ok(false));
                 }
                 let submission = Submission { key: batch.key, file: written.path.path(), bytes: written.bytes };
@@ -224,27 +247,81 @@ impl Keeper {
         };
         match accepted {
             Ok(accepted) => {
-                store::llm_batches::submitted(lead, batch.id, &accepted.provider_id, accepted.expires_at).await?;
-                tracing::info!(batch.id = batch.id, provider.id = accepted.provider_id, "a batch was submitted");
+                self.record(batch, &accepted).await?;
                 Ok(Ok(false))
             }
             Err(ProviderError::NotTaken(reason)) => {
                 self.end(lead, batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(reason)).await?;
                 Ok(Ok(true))
             }
-            Err(error) => {
-                if matches!(error, ProviderError::Away { is_certain: false, .. })
-                    && !self.settings.provider.can_find()
-                    && store::llm_batches::doubt(lead, batch.id).await? >= DOUBTS
-                {
-                    let problem =
-                        format!("it is unknown whether the provider has it, after {DOUBTS} submissions: {error}");
-                    self.end(lead, batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(problem)).await?;
-                    return Ok(Ok(true));
+            Err(error) if self.settings.provider.can_find() => Ok(Err(error)),
+            Err(error @ ProviderError::Away { is_certain: false, .. }) => {
+                if batch.doubts + 1 < DOUBTS {
+                    return Ok(Err(error));
                 }
+                let problem = in_doubt(&error.to_string());
+                self.end(lead, batch, LlmBatchOutcome::Failed, BatchCounts::default(), Some(problem)).await?;
+                Ok(Ok(true))
+            }
+            Err(error) => {
+                store::llm_batches::not_sent(lead, batch.id).await?;
                 Ok(Err(error))
             }
         }
+    }
+
+    /// Records that the provider has a batch, on connections of the pool: the one that holds the right to be the only keeper may have been lost while the
+    /// provider took its time, and nobody else knows under which name it has the batch.
+    async fn record(&self, batch: &BatchRow, accepted: &Accepted) -> sqlx::Result<()> {
+        let (id, provider_id) = (batch.id, accepted.provider_id.as_str());
+        let mut tries = 1;
+        let recorded = loop {
+            match store::llm_batches::submitted(&self.pool, id, provider_id, accepted.expires_at).await {
+                Err(error) if tries < RECORDS => {
+                    tracing::warn!(
+                        batch.id = id,
+                        provider.id = provider_id,
+                        error = %error,
+                        "it could not be recorded that a batch was submitted; it is tried again"
+                    );
+                    tries += 1;
+                    tokio::time::sleep(RECORD_PAUSE).await;
+                }
+                recorded => break recorded,
+            }
+        };
+        match recorded {
+            Ok(true) => tracing::info!(batch.id = id, provider.id = provider_id, "a batch was submitted"),
+            Ok(false) => tracing::warn!(
+                batch.id = id,
+                provider.id = provider_id,
+                "the provider has this batch although it ended or was submitted by another worker; cancel it at the provider"
+            ),
+            Err(error) => {
+                tracing::error!(
+                    batch.id = id,
+                    provider.id = provider_id,
+                    "the provider has this batch, which could not be recorded; cancel it at the provider"
+                );
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a batch wait for which the provider has no room beside the others of its model. Returns false if there are no others, whose end would make room.
+    async fn put_off(&self, lead: &mut PgConnection, batch: &BatchRow, problem: Option<&str>) -> sqlx::Result<bool> {
+        let said = problem.unwrap_or(TOKEN_LIMIT);
+        let problem = format!("it is submitted again when another batch of its model has ended: {said}");
+        if !store::llm_batches::put_off(lead, batch.id, PUT_OFF, &problem).await? {
+            return Ok(false);
+        }
+        if let Some(store) = &self.settings.store {
+            // The next try writes the requests again, under another key.
+            remove(&store.join(file_name(batch.id, batch.key, REQUESTS)));
+        }
+        tracing::info!(batch.id = batch.id, reason = said, "the provider has no room for a batch yet");
+        Ok(true)
     }
 
     /// Writes the requests of a batch to a file.
@@ -300,9 +377,16 @@ impl Keeper {
             },
             progress => progress,
         };
+        if let Ok(Progress::Ended { problem, code: Some(code), .. }) = &progress
+            && code == TOKEN_LIMIT
+            && !batch.is_cancelled
+            && self.put_off(lead, batch, problem.as_deref()).await?
+        {
+            return Ok(Ok(false));
+        }
         match progress {
             Ok(Progress::Working) => Ok(Ok(false)),
-            Ok(Progress::Ended { outcome, results, problem }) => match self.keep(batch, &results).await? {
+            Ok(Progress::Ended { outcome, results, problem, .. }) => match self.keep(batch, &results).await? {
                 Ok(counts) => {
                     self.end(lead, batch, outcome, counts, problem).await?;
                     Ok(Ok(true))
@@ -389,11 +473,11 @@ impl Keeper {
 
     /// A result, in which the refusal of a field that need not be sent becomes a failure that passes.
     fn learned(&self, mut result: BatchResult) -> BatchResult {
-        if let Err((kind, message)) = &mut result.answer
-            && kind == code::REFUSED
-            && self.settings.batching.learns(message)
+        if let Err(unanswered) = &mut result.answer
+            && unanswered.code == code::REFUSED
+            && self.settings.batching.learns(&unanswered.message)
         {
-            code::FAILED.clone_into(kind);
+            code::FAILED.clone_into(&mut unanswered.code);
         }
         result
     }
@@ -485,6 +569,10 @@ fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
 /// The name of what is kept of a batch. The key tells databases apart that share a folder.
 fn file_name(id: i64, key: Uuid, part: &str) -> String {
     format!("batch-{id}-{key}.{part}.jsonl")
+}
+
+fn in_doubt(why: &str) -> String {
+    format!("it is unknown whether the provider has it, after {DOUBTS} submissions: {why}")
 }
 
 fn not_kept(error: &io::Error) -> ProviderError {

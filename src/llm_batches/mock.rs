@@ -58,14 +58,8 @@ impl Mock {
         }
         let results = batch.join(RESULTS).exists().then(|| provider_id.to_owned());
         Ok(match (batch.join(CANCELLED).exists(), results) {
-            (true, results) => Progress::Ended {
-                outcome: LlmBatchOutcome::Cancelled,
-                results: results.into_iter().collect(),
-                problem: None,
-            },
-            (false, Some(results)) => {
-                Progress::Ended { outcome: LlmBatchOutcome::Completed, results: vec![results], problem: None }
-            }
+            (true, results) => ended(LlmBatchOutcome::Cancelled, results.into_iter().collect()),
+            (false, Some(results)) => ended(LlmBatchOutcome::Completed, vec![results]),
             (false, None) => Progress::Working,
         })
     }
@@ -102,6 +96,10 @@ impl Mock {
         }
         Ok(count)
     }
+}
+
+fn ended(outcome: LlmBatchOutcome, results: Vec<String>) -> Progress {
+    Progress::Ended { outcome, results, problem: None, code: None }
 }
 
 fn answered(request: &Value) -> Value {

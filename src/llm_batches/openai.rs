@@ -3,12 +3,15 @@ use super::{
     answer_of,
     api::{Api, KeyHeader, away, custom_id, id, message, segment},
     code,
-    provider::{Accepted, Progress, ProviderError, Results, Submission},
+    provider::{Accepted, Progress, ProviderError, Results, Submission, TOKEN_LIMIT},
 };
 use crate::{
     llm::is_about_length,
     settings::Secret,
-    store::{llm_batches::BatchResult, summaries::LlmAnswer},
+    store::{
+        llm_batches::{BatchResult, Unanswered},
+        summaries::LlmAnswer,
+    },
 };
 use chrono::{DateTime, Utc};
 use futures_util::StreamExt;
@@ -133,12 +136,18 @@ impl OpenAi {
             Some("cancelled") => LlmBatchOutcome::Cancelled,
             _ => return Ok(Progress::Working),
         };
+        let error = &batch["errors"]["data"][0];
+        let code = error["code"].as_str();
+        if let (Some(TOKEN_LIMIT), Some(file)) = (code, batch["input_file_id"].as_str()) {
+            // The requests are brought again with the next try, so this copy of the texts is of no use.
+            let _ = self.forget_file(file).await;
+        }
         let results = ["output_file_id", "error_file_id"].iter().filter_map(|name| batch[*name].as_str());
-        let problem = batch["errors"]["data"][0]["message"].as_str();
         Ok(Progress::Ended {
             outcome,
             results: results.filter(|id| !id.is_empty()).map(str::to_owned).collect(),
-            problem: problem.map(message),
+            problem: error["message"].as_str().map(message),
+            code: code.map(str::to_owned),
         })
     }
 
@@ -163,7 +172,7 @@ pub fn result(line: &Value) -> Option<BatchResult> {
     Some(BatchResult { custom_id: custom_id(line)?, answer: answer(line) })
 }
 
-fn answer(line: &Value) -> Result<LlmAnswer, (String, String)> {
+fn answer(line: &Value) -> Result<LlmAnswer, Unanswered> {
     let response = &line["response"];
     let said = |error: &Value| match error["message"].as_str() {
         Some(text) => message(format!("{text} {}", error["code"].as_str().unwrap_or_default()).trim()),
@@ -176,7 +185,7 @@ fn answer(line: &Value) -> Result<LlmAnswer, (String, String)> {
             Some("batch_cancelled") => code::CANCELLED,
             _ => code::FAILED,
         };
-        return Err((code.to_owned(), said(error)));
+        return Err(Unanswered::new(code, said(error)));
     }
     let status = response["status_code"].as_u64().unwrap_or(200);
     if status == 200 {
@@ -190,5 +199,5 @@ fn answer(line: &Value) -> Result<LlmAnswer, (String, String)> {
         400..500 => code::REFUSED,
         _ => code::FAILED,
     };
-    Err((code.to_owned(), format!("status {status}: {said}")))
+    Err(Unanswered::new(code, format!("status {status}: {said}")))
 }

@@ -52,6 +52,9 @@ pub enum ProviderError {
     Unknown(String),
 }
 
+/// The word of a provider that began no request of a batch, because it has as many tokens of this model in hand as it takes.
+pub const TOKEN_LIMIT: &str = "token_limit_exceeded";
+
 /// Where a submitted batch is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -62,6 +65,8 @@ pub enum Progress {
         results: Vec<String>,
         /// What the provider says of the whole batch, if it went wrong.
         problem: Option<String>,
+        /// The provider's word for that.
+        code: Option<String>,
     },
 }
 

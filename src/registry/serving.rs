@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use svc_client::{Body, Call, Code, Failure, Meta, Operation, POSITION_HEADER, Params};
+use svc_client::{Body, Call, Code, Failure, Meta, Operation, POSITION_HEADER, Params, wire::EmbedQuery};
 use svc_ids::PrincipalId;
 
 /// A call whose types are erased.
@@ -84,8 +84,12 @@ where
     Box::pin(async move {
         let (mut parts, body) = request.into_parts();
         let path: O::Path = path(&mut parts).await?;
-        // What stands in the query of a request whose body takes it over was made for the body.
-        let query: O::Query = query(if O::Body::SHOWS_EMBED { None } else { parts.uri.query() })?;
+        let asked = parts.uri.query();
+        if O::Body::SHOWS_EMBED {
+            // The body takes it over, and whoever errs in it learns so before the body is read.
+            query::<EmbedQuery>(asked)?;
+        }
+        let query: O::Query = query(if O::Body::SHOWS_EMBED { None } else { asked })?;
         let admitted = O::Body::admit(service, principal, &parts.headers).await?;
         let body = O::Body::decode(service, Request::from_parts(parts, body)).await?;
         let call: Call<O, Received<O>> = Call { meta, path, query, body };

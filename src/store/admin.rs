@@ -14,7 +14,7 @@ use chrono::{DateTime, Utc};
 pub use findings::*;
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use svc_actors::path_key;
 use svc_client::wire::{
     ActorNode, Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ParkedIn, ReservationResponse, SnapshotPart,
@@ -47,6 +47,7 @@ struct TaskRow {
     cancel_requested_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
     title: Option<String>,
+    reprocess_of: Option<i64>,
     has_error: bool,
     error_code: Option<String>,
     error_message: Option<String>,
@@ -66,6 +67,7 @@ impl From<TaskRow> for TaskResponse {
             task_type: row.task_type,
             document_id: row.scope_document_id,
             root_id: row.root_id,
+            reprocess_of: row.reprocess_of,
             status: row.status.0,
             finished: row.r#final,
             write_mode: row.write_mode.0,
@@ -108,7 +110,9 @@ macro_rules! select_tasks {
         concat!(
             "SELECT t.id, t.task_type, t.scope_document_id, t.root_id, t.status, t.final, t.write_mode, t.lane, t.service_badge, t.priority, t.dependencies,
                     t.params, t.retry_count, t.max_retries, t.retry_after, t.error_type, t.lease_losses, t.claimed_by, t.heartbeat_at, t.cancel_requested_at,
-                    t.created_at, (SELECT d.title FROM documents d WHERE d.id = t.root_id) AS title, e.id IS NOT NULL OR t.put_off_code IS NOT NULL AS has_error,
+                    t.created_at, (SELECT d.title FROM documents d WHERE d.id = t.root_id) AS title,
+                    (SELECT g.document_id FROM generations g WHERE g.generation_id = t.root_id) AS reprocess_of,
+                    e.id IS NOT NULL OR t.put_off_code IS NOT NULL AS has_error,
                     coalesce(t.put_off_code, e.code) AS error_code, coalesce(t.put_off_message, e.message) AS error_message, b.blocked_by, b.at_task, b.until,
                     t.batch_id::bigint AS batch_id, t.batched_at, (SELECT l.provider FROM llm_batches l WHERE l.id = t.batch_id::bigint) AS batch_provider,
                     extract(epoch FROM clock_timestamp() - t.batched_at)::float8 AS batched_seconds
@@ -162,6 +166,34 @@ async fn under(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<U
     .await
 }
 
+/// The types, or the badges, of unfinished tasks that may wait for a reason which lies with a pause or with the fleet; `None` for a reason that
+/// the task itself tells. A blank badge stands for the tasks without one. What is in the queue is read in steps from one to the next.
+async fn unserved(conn: &mut PgConnection, reason: Option<BlockedBy>) -> sqlx::Result<Option<Vec<String>>> {
+    let query = match reason {
+        Some(BlockedBy::Paused) => "SELECT task_type FROM paused_task_type",
+        Some(BlockedBy::NoHandler) => {
+            "WITH RECURSIVE type(name) AS (
+                 (SELECT task_type FROM task_queue WHERE NOT final ORDER BY task_type LIMIT 1)
+                 UNION ALL
+                 SELECT next.task_type FROM type CROSS JOIN LATERAL (
+                     SELECT task_type FROM task_queue WHERE NOT final AND task_type > type.name ORDER BY task_type LIMIT 1) next)
+             SELECT name FROM type CROSS JOIN fleet f WHERE f.workers > 0 AND name <> ALL (f.task_types)"
+        }
+        Some(BlockedBy::NoWorkerForBadge) => {
+            "WITH RECURSIVE badge(name) AS (
+                 (SELECT service_badge FROM task_queue WHERE service_badge IS NOT NULL AND NOT final ORDER BY service_badge LIMIT 1)
+                 UNION ALL
+                 SELECT next.service_badge FROM badge CROSS JOIN LATERAL (
+                     SELECT service_badge FROM task_queue WHERE service_badge IS NOT NULL AND NOT final AND service_badge > badge.name
+                      ORDER BY service_badge LIMIT 1) next)
+             SELECT name FROM badge CROSS JOIN fleet f WHERE f.workers > 0 AND NOT f.takes_all AND name <> ALL (f.badges)
+             UNION ALL SELECT '' FROM fleet f WHERE f.workers > 0 AND NOT f.takes_unbadged"
+        }
+        _ => return Ok(None),
+    };
+    sqlx::query_scalar(query).fetch_all(conn).await.map(Some)
+}
+
 /// The tasks after `after`, by id, that pass the query's filters. Under a document that does not exist there are none.
 pub async fn tasks(
     conn: &mut PgConnection,
@@ -184,19 +216,28 @@ pub async fn tasks(
         Some(TaskStatus::Failed) => &["t.final AND t.error_type IS NOT NULL", "NOT t.final"],
         Some(TaskStatus::Completed) => &["true"],
     };
-    // Each reason that has an index of its own is looked up there; the view says the same of every task that it finds.
-    let of_reason = match query.blocked_by {
+    let unserved = unserved(conn, query.blocked_by).await?;
+    // Each reason is looked up in an index where there is one; the view says the same of every task that it finds. $11 is what nobody serves.
+    let of_reasons: &[&str] = match query.blocked_by {
         Some(BlockedBy::Backoff) => {
-            "retry_after IS NOT NULL AND NOT ready AND NOT final AND parked_on IS NULL AND claim_token IS NULL"
+            &["retry_after IS NOT NULL AND NOT ready AND NOT final AND parked_on IS NULL AND claim_token IS NULL"]
         }
-        Some(BlockedBy::Reservation) => "parked_on IS NOT NULL",
-        Some(BlockedBy::Dependency) => "unmet_deps > 0 AND NOT final",
-        Some(BlockedBy::LeaseLapsed) => "claim_token IS NOT NULL",
-        Some(BlockedBy::BatchParked) => "batch_id IS NOT NULL",
-        _ => "true",
+        Some(BlockedBy::Reservation) => &["parked_on IS NOT NULL"],
+        Some(BlockedBy::Dependency) => &["unmet_deps > 0 AND NOT final"],
+        Some(BlockedBy::LeaseLapsed) => &["claim_token IS NOT NULL"],
+        Some(BlockedBy::BatchParked) => &["batch_id IS NOT NULL"],
+        Some(BlockedBy::Paused) => {
+            &["NOT final AND parked_on < 0", "NOT final AND task_type = ANY ($11) AND coalesce(parked_on, 0) >= 0"]
+        }
+        Some(BlockedBy::NoHandler) => &["NOT final AND task_type = ANY ($11)"],
+        Some(BlockedBy::NoWorkerForBadge) => {
+            &["NOT final AND service_badge = ANY ($11)", "NOT final AND service_badge IS NULL AND '' = ANY ($11)"]
+        }
+        Some(BlockedBy::NoWorker) => &["NOT final AND (SELECT f.workers = 0 FROM fleet f)"],
+        Some(BlockedBy::WorkersBusy) | None => &["true"],
     };
     // Without a reason the page is taken first, so that only its own tasks are looked up.
-    let page = |of_state: &&str| {
+    let page = |of_state: &str, of_reason: &str| {
         format!(
             "(SELECT * FROM task_queue t WHERE t.id > $1 AND {of_reason} AND {of_state} AND ($2::text IS NULL OR t.status = $2)
                  AND ($3::text IS NULL OR t.task_type = $3) AND ($4::text IS NULL OR t.service_badge = $4) AND ($5::bigint IS NULL OR t.root_id = $5)
@@ -204,10 +245,13 @@ pub async fn tasks(
                ORDER BY t.id LIMIT CASE WHEN $6::text IS NULL THEN $7::bigint END)"
         )
     };
-    let pages: Vec<String> = of_states.iter().map(page).collect();
+    let mut pages: Vec<String> = Vec::new();
+    for of_state in of_states {
+        pages.extend(of_reasons.iter().map(|of_reason| page(of_state, of_reason)));
+    }
     let statement = select_tasks!("({pages})").replace("{pages}", &pages.join(" UNION ALL "))
         + " WHERE $6::text IS NULL OR b.blocked_by = $6 ORDER BY t.id LIMIT $7";
-    let rows: Vec<TaskRow> = sqlx::query_as(sqlx::AssertSqlSafe(statement))
+    let mut listed = sqlx::query_as::<_, TaskRow>(sqlx::AssertSqlSafe(statement))
         .bind(after)
         .bind(query.status.map(TaskStatus::as_str))
         .bind(&query.task_type)
@@ -217,11 +261,12 @@ pub async fn tasks(
         .bind(i64::from(limit))
         .bind(place.as_ref().map(|place| &place.first))
         .bind(place.as_ref().map(|place| &place.past))
-        .bind(place.as_ref().map(|place| &place.roots))
-        // Planned with its values: which index is best depends on the filters that are given.
-        .persistent(false)
-        .fetch_all(conn)
-        .await?;
+        .bind(place.as_ref().map(|place| &place.roots));
+    if let Some(unserved) = unserved {
+        listed = listed.bind(unserved);
+    }
+    // Planned with its values: which index is best depends on the filters that are given.
+    let rows = listed.persistent(false).fetch_all(conn).await?;
     Ok(rows.into_iter().map(TaskResponse::from).collect())
 }
 
@@ -362,9 +407,9 @@ pub async fn workers(
     )
     .bind(part.as_str())
     .bind(only)
-    .fetch_all(conn)
+    .fetch_all(&mut *conn)
     .await?;
-    Ok(rows
+    let mut workers: Vec<WorkerResponse> = rows
         .into_iter()
         .map(|row| WorkerResponse {
             worker_id: row.worker_id,
@@ -381,7 +426,38 @@ pub async fn workers(
             // A worker of another version may have written it.
             snapshot: serde_json::from_value(row.snapshot.0).ok(),
         })
-        .collect())
+        .collect();
+    name_reprocessed(conn, &mut workers).await?;
+    Ok(workers)
+}
+
+/// Says of each document in the trees of actors that a reprocess builds which file is reprocessed.
+async fn name_reprocessed(conn: &mut PgConnection, workers: &mut [WorkerResponse]) -> sqlx::Result<()> {
+    let roots = workers.iter_mut().filter_map(|worker| worker.snapshot.as_mut()?.root.as_mut());
+    let mut open: Vec<&mut ActorNode> = roots.collect();
+    let mut documents: HashMap<i64, Vec<&mut ActorNode>> = HashMap::new();
+    while let Some(node) = open.pop() {
+        match node.document_id.filter(|_| node.task_id.is_none()) {
+            Some(id) => documents.entry(id).or_default().push(node),
+            None => open.extend(node.children.iter_mut()),
+        }
+    }
+    if documents.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<i64> = documents.keys().copied().collect();
+    let generations: Vec<(i64, i64)> = sqlx::query_as(
+        "SELECT generation_id, document_id FROM generations WHERE generation_id = ANY($1) AND document_id IS NOT NULL",
+    )
+    .bind(ids)
+    .fetch_all(conn)
+    .await?;
+    for (generation, file) in generations {
+        for node in documents.remove(&generation).into_iter().flatten() {
+            node.reprocess_of = Some(file);
+        }
+    }
+    Ok(())
 }
 
 /// The actors of these tasks in the last trees of these workers.

@@ -125,6 +125,7 @@ pub struct Exported {
 
 /// The documents among `ids` that the scope covers, in any order, with the evidence of these names; all are at or under `root`. What hangs on names
 /// of others is the owner's to see.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.map(|id| id.0)))]
 pub async fn read(
     conn: &mut PgConnection,
     scope: &Readable,

@@ -2,6 +2,7 @@
 //! requests are in a batch that is still open, so that no crash loses it, until the batch has ended and a worker takes it up again.
 mod answered;
 mod results;
+mod steps;
 
 use super::{
     advisory::AdvisoryLock,
@@ -14,12 +15,13 @@ use super::{
 };
 pub use answered::{ended, lock, sources, waiting, with_errors};
 use chrono::{DateTime, Utc};
-pub use results::{BatchCounts, BatchResult, Said, end, record, take_error};
+pub use results::{BatchCounts, BatchResult, Said, Unanswered, end, record, take_error};
 use sqlx::{PgConnection, PgPool};
 use std::{
     collections::{BTreeMap, HashSet},
     time::Duration,
 };
+pub use steps::{BatchRow, not_sent, owed, put_off, submitted, submitting};
 use svc_actors::{Claimed, Grant, WriteMode, path_key};
 use svc_client::wire::{LlmBatchOutcome, LlmBatchResponse, LlmBatchState};
 use svc_ids::{DocumentId, TaskId};
@@ -49,27 +51,6 @@ pub struct BatchCaps {
     pub requests: i64,
     pub bytes: i64,
 }
-
-/// A batch as its worker sees it.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
-pub struct BatchRow {
-    pub id: i64,
-    pub key: Uuid,
-    pub model: String,
-    pub state: Word<LlmBatchState>,
-    pub provider_id: Option<String>,
-    pub submitting_at: Option<DateTime<Utc>>,
-    pub is_cancelled: bool,
-    /// Its provider should have ended it.
-    pub is_overdue: bool,
-    /// Its provider was asked to end it for so long, or should have ended it so long ago, that nobody waits for it any more.
-    pub is_given_up: bool,
-}
-
-/// How long a provider may take to cancel a batch.
-const CANCELLING: Duration = Duration::from_secs(3600);
-/// How long after its time a batch may end.
-const OVERDUE: Duration = Duration::from_secs(24 * 3600);
 
 /// A task that is to wait for a batch.
 #[derive(Clone, Debug)]
@@ -359,30 +340,6 @@ pub async fn lead(pool: &PgPool, provider: i64) -> sqlx::Result<Option<PgConnect
     Ok(ours.then(|| conn.detach()))
 }
 
-/// The batches of a provider that owe something, oldest first.
-pub async fn owed(conn: &mut PgConnection, provider: &str) -> sqlx::Result<Vec<BatchRow>> {
-    sqlx::query_as(
-        "SELECT id, key, model, state, provider_id, submitting_at, cancel_requested_at IS NOT NULL AS is_cancelled,
-                coalesce(expires_at < clock_timestamp(), false) AS is_overdue,
-                coalesce(cancel_requested_at < clock_timestamp() - $2, false) OR coalesce(expires_at < clock_timestamp() - $3, false) AS is_given_up
-           FROM llm_batches
-          WHERE provider = $1 AND NOT is_done AND state <> 'ended' ORDER BY id",
-    )
-    .bind(provider)
-    .bind(interval(CANCELLING))
-    .bind(interval(OVERDUE))
-    .fetch_all(conn)
-    .await
-}
-
-/// Counts that it is unknown whether the provider got a batch; returns how often that is so.
-pub async fn doubt(conn: &mut PgConnection, id: i64) -> sqlx::Result<i32> {
-    sqlx::query_scalar("UPDATE llm_batches SET doubts = doubts + 1 WHERE id = $1 RETURNING doubts")
-        .bind(id)
-        .fetch_one(conn)
-        .await
-}
-
 /// Closes the batches of a provider that have been open for `wait`.
 pub async fn close_due(conn: &mut PgConnection, provider: &str, wait: Duration) -> sqlx::Result<u64> {
     sqlx::query(
@@ -401,40 +358,6 @@ async fn close(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
         .execute(conn)
         .await
         .map(|_| ())
-}
-
-/// Records that the provider is about to get a batch, and what of it. Returns false if the batch is not waiting for that.
-pub async fn submitting(conn: &mut PgConnection, id: i64, requests: i32, bytes: u64) -> sqlx::Result<bool> {
-    sqlx::query(
-        "UPDATE llm_batches SET state = 'submitting', submitting_at = coalesce(submitting_at, clock_timestamp()), requests = $2, bytes = $3
-          WHERE id = $1 AND state IN ('closed', 'submitting')",
-    )
-    .bind(id)
-    .bind(requests)
-    .bind(i64::try_from(bytes).unwrap_or(i64::MAX))
-    .execute(conn)
-    .await
-    .map(|done| done.rows_affected() == 1)
-}
-
-/// Records that the provider has a batch.
-pub async fn submitted(
-    conn: &mut PgConnection,
-    id: i64,
-    provider_id: &str,
-    expires_at: Option<DateTime<Utc>>,
-) -> sqlx::Result<()> {
-    sqlx::query(
-        "UPDATE llm_batches SET state = 'submitted', provider_id = $2, submitted_at = clock_timestamp(), problem = NULL,
-                expires_at = coalesce($3, clock_timestamp() + interval '24 hours')
-          WHERE id = $1 AND state = 'submitting'",
-    )
-    .bind(id)
-    .bind(provider_id)
-    .bind(expires_at)
-    .execute(conn)
-    .await
-    .map(|_| ())
 }
 
 /// Notes what went wrong with a batch.

@@ -43,10 +43,16 @@ pub async fn throughput(conn: &mut PgConnection, minutes: u32) -> sqlx::Result<V
     Ok(rows.into_iter().map(read).collect())
 }
 
-/// How many attempts ended in the last minute, by task type and by worker.
+/// How many tasks ended in the last minute, by task type and by worker: they completed, were skipped, or failed for good. A failure that is tried
+/// again ends nothing; whether one was the last of its kind, only the task tells.
 pub async fn pace(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, String, i64)>> {
     sqlx::query_as(
-        "SELECT task_type, worker, count(*) FROM task_attempts WHERE ended_at > clock_timestamp() - interval '1 minute' GROUP BY 1, 2",
+        "SELECT a.task_type, a.worker, count(*) FROM task_attempts a
+          WHERE a.ended_at > clock_timestamp() - interval '1 minute'
+            AND (a.outcome IN ('completed', 'skipped') OR (a.outcome = 'failed' AND (a.error_type IN ('permanent', 'dependency') OR (
+                 EXISTS (SELECT 1 FROM task_queue t WHERE t.id = a.task_id AND t.final AND t.error_type IS NOT NULL)
+                 AND NOT EXISTS (SELECT 1 FROM task_attempts l WHERE l.task_id = a.task_id AND l.id > a.id AND l.outcome NOT IN ('completed', 'skipped', 'batched'))))))
+          GROUP BY 1, 2",
     )
     .fetch_all(conn)
     .await
@@ -168,6 +174,7 @@ struct FailureRow {
     latest: Option<DateTime<Utc>>,
     task_id: i64,
     root_id: i64,
+    reprocess_of: Option<i64>,
     title: Option<String>,
     message: Option<String>,
 }
@@ -178,7 +185,8 @@ macro_rules! by_reason {
         ", alike AS (SELECT task_type, error_type, code, count(*) AS tasks, max(ended_at) AS latest, max(id) AS task_id FROM failed GROUP BY 1, 2, 3
                       ORDER BY tasks DESC LIMIT 200)
          SELECT g.task_type, g.error_type, g.code, g.tasks, g.latest, g.task_id, f.root_id, f.message,
-                (SELECT title FROM documents d WHERE d.id = f.root_id) AS title
+                (SELECT title FROM documents d WHERE d.id = f.root_id) AS title,
+                (SELECT x.document_id FROM generations x WHERE x.generation_id = f.root_id) AS reprocess_of
            FROM alike g JOIN failed f ON f.id = g.task_id ORDER BY g.tasks DESC, g.task_id DESC"
     };
 }
@@ -201,7 +209,12 @@ pub async fn failures(conn: &mut PgConnection, minutes: Option<u32>) -> sqlx::Re
         code: row.code,
         tasks: row.tasks,
         latest: row.latest,
-        sample: FailurePlace { task_id: row.task_id, root_id: row.root_id, title: row.title },
+        sample: FailurePlace {
+            task_id: row.task_id,
+            root_id: row.root_id,
+            reprocess_of: row.reprocess_of,
+            title: row.title,
+        },
         message: row.message,
     };
     Ok(rows.into_iter().map(read).collect())

@@ -8,7 +8,9 @@ use svc_ids::ApiTokenId;
 const LASTS: Duration = Duration::from_secs(12 * 3600);
 /// How long a session lasts without a page that a person asked for.
 const IDLE: Duration = Duration::from_secs(3600);
-/// How many sessions there are at most; the one that was used least lately goes first.
+/// How many sessions one token has at most, or the owner; the one that was used least lately goes first.
+const MOST_OF_ONE: i64 = 50;
+/// How many sessions there are at most. Beyond that, those go first whose holders have most, so that nobody signs others out.
 const MOST: i64 = 1000;
 
 /// What a session belongs to.
@@ -26,9 +28,12 @@ pub async fn begin(conn: &mut PgConnection, hash: &[u8; 32], shown: Shown, csrf:
         Shown::Token(id) => (Some(id), None),
     };
     sqlx::query(
-        "WITH ended AS (
-             DELETE FROM console_sessions WHERE created_at < now() - $5 OR seen_at < now() - $6 OR hash IN (
-                    SELECT hash FROM console_sessions ORDER BY seen_at DESC OFFSET $7))
+        "WITH held AS (
+             SELECT hash, token_id, row_number() OVER (PARTITION BY token_id ORDER BY seen_at DESC, hash) AS nth
+               FROM console_sessions WHERE created_at >= now() - $5 AND seen_at >= now() - $6),
+         kept AS (
+             SELECT hash FROM held WHERE nth < $7 OR token_id IS DISTINCT FROM $2 ORDER BY nth, token_id NULLS FIRST LIMIT $8),
+         ended AS (DELETE FROM console_sessions WHERE hash NOT IN (SELECT hash FROM kept))
          INSERT INTO console_sessions (hash, token_id, owner_mark, csrf) VALUES ($1, $2, $3, $4)",
     )
     .bind(hash.as_slice())
@@ -37,6 +42,7 @@ pub async fn begin(conn: &mut PgConnection, hash: &[u8; 32], shown: Shown, csrf:
     .bind(csrf)
     .bind(interval(LASTS))
     .bind(interval(IDLE))
+    .bind(MOST_OF_ONE)
     .bind(MOST - 1)
     .execute(conn)
     .await

@@ -2,7 +2,10 @@
 use super::{nodes::NOT_OF_A_TEXT, places::Place, raptor::Placed, vectors::Weighted};
 use crate::usetype::Usetype;
 use sqlx::PgConnection;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    slice,
+};
 use svc_ids::{DocumentId, TaskId};
 
 /// A text under a container: that of a leaf, or the summary of a container below.
@@ -268,18 +271,29 @@ pub(super) async fn write_vectors(
 
 /// Removes the texts of the summaries that tell of something at or under these places, and what language models answered for them and for these.
 pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> sqlx::Result<()> {
+    let own: Vec<DocumentId> = places.iter().map(Place::id).collect();
+    forget_texts(conn, places, &own).await.map(|_| ())
+}
+
+/// Does the same after the title of a container changed, which only the summaries above it may have: what was answered for itself is still right.
+/// Returns the containers whose summaries lost their texts.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn forget_title(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<DocumentId>> {
+    forget_texts(conn, slice::from_ref(place), &[]).await
+}
+
+async fn forget_texts(conn: &mut PgConnection, places: &[Place], own: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
     let above: BTreeSet<i64> = places.iter().flat_map(|place| place.path().iter().copied()).collect();
     let above = Vec::from_iter(above);
     super::llm_batches::leave_of(conn, &above).await?;
-    sqlx::query(
+    sqlx::query_scalar(
         "WITH gone AS (DELETE FROM llm_answers WHERE document_id = ANY($1) OR document_id = ANY($2)),
          shown AS (DELETE FROM node_evidence WHERE document_id = ANY($2) AND name = 'facts.dry_run')
          UPDATE node_evidence SET value = (value - 'text') || '{\"text_removed\": \"a part of it was changed, moved or closed\"}'
-          WHERE document_id = ANY($1) AND name = 'effective_content' AND value ? 'text'",
+          WHERE document_id = ANY($1) AND name = 'effective_content' AND value ? 'text' RETURNING document_id",
     )
     .bind(above)
-    .bind(places.iter().map(Place::id).collect::<Vec<_>>())
-    .execute(conn)
+    .bind(own)
+    .fetch_all(conn)
     .await
-    .map(|_| ())
 }

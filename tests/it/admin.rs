@@ -1,5 +1,6 @@
 //! What an operator sees of the queue and the fleet, and does to them.
 mod cancels;
+mod reasons;
 
 use crate::{
     crash::{Process, url},

@@ -1,9 +1,17 @@
 //! The stored bytes of files, as a client downloads them.
-use crate::support::{TOKEN, TestApp, Wish, sample, until};
+use crate::{
+    cli::svc,
+    support::{TOKEN, TestApp, Wish, sample, until},
+};
 use futures_util::{StreamExt, TryStreamExt};
 use reqwest::Response;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use sha2::{Digest, Sha256};
-use std::process::Command;
+use std::{
+    os::unix::fs::{FileTypeExt, PermissionsExt, symlink},
+    path::Path,
+    process::Command,
+};
 use svc_client::{
     Code, Failure, FileUpload, Meta, Validated,
     wire::{DocumentPath, UploadQuery},
@@ -222,6 +230,40 @@ async fn the_command_line_saves_a_file() {
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(std::fs::read(&path).unwrap(), bytes, "a failed download leaves what was there");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "and nothing beside it");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_bytes_are_saved_to_stays_the_pipe_the_link_or_the_closed_file_that_it_is() {
+    let app = idle().await;
+    let bytes = noise(600_000);
+    let id = app.upload_bytes("noise.bin", bytes.clone()).await.unwrap().document_id.to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let save = async |path: &Path| {
+        let saved = svc(&app, &["bytes", &id, "-o", path.to_str().unwrap()]).await;
+        assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+    };
+    let pipe = folder.path().join("pipe");
+    mknodat(CWD, pipe.as_path(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let read = pipe.clone();
+    let reader = std::thread::spawn(move || std::fs::read(read));
+    save(&pipe).await;
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    assert!(reader.join().unwrap().unwrap() == bytes, "the reader of the pipe got other bytes");
+
+    let (target, link) = (folder.path().join("target.bin"), folder.path().join("link.bin"));
+    symlink("target.bin", &link).unwrap();
+    // The first time, nothing is behind the link yet.
+    for _ in 0..2 {
+        save(&link).await;
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(std::fs::read(&target).unwrap() == bytes, "the target of the link has other bytes");
+    }
+    for mode in [0o600, 0o666] {
+        std::fs::set_permissions(&target, std::fs::Permissions::from_mode(mode)).unwrap();
+        save(&target).await;
+        assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, mode);
+    }
     app.end().await;
 }
 

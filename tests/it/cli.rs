@@ -1,4 +1,8 @@
 //! The command line, as a program reads it and as a person does.
+mod away;
+mod listings;
+mod pipes;
+
 use crate::support::{
     TOKEN, TestApp, Wish, http, left_out,
     proxy::{Proxy, Weather},

@@ -1,8 +1,10 @@
 //! Summaries by the batch interfaces of providers: the real program against a provider that plays both of them, and misbehaves.
+mod doubts;
 mod facts;
 mod faults;
 mod groups;
 mod keeper;
+mod limits;
 mod parking;
 mod together;
 

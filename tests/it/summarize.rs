@@ -1,5 +1,6 @@
 //! Summaries of long containers by a language model, against an endpoint that plays every part of a real one.
 use crate::{
+    edits::patched,
     members::archive,
     principals::{grant, someone},
     support::{
@@ -329,6 +330,71 @@ async fn a_summary_tells_nobody_what_is_closed_to_them_and_forgets_what_is_close
     let text = told(file).await.unwrap();
     assert!(text.contains("glacier") && !text.contains("volcano"), "{text}");
     assert_eq!(calls_with(&llm, "volcano"), 0);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn no_summary_keeps_a_title_that_a_section_had() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    llm.will_say(tell);
+    let text = section("Ovens", "oven", 80) + &section("Volcanoes", "volcano", 80);
+    let file = upload(&app, &text, json!({})).await;
+    app.settled(file).await;
+    let told = async |id: i64| evidence(&app, id).await["effective_content"]["text"].as_str().map(str::to_owned);
+    assert!(told(file).await.unwrap().contains("Ovens"));
+    let ovens = children(&app, file).await[0].id;
+    let of_section = told(ovens).await.unwrap();
+    llm.will_say(tell);
+    patched(&app, ovens, json!({"title": "Kilns"})).await;
+    // It may be told anew already.
+    let text = told(file).await.unwrap_or_default();
+    assert!(!text.contains("Ovens"), "{text}");
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    let text = told(file).await.unwrap();
+    assert!(text.contains("Kilns") && text.contains("Volcanoes") && !text.contains("Ovens"), "{text}");
+    // The section's own summary is of the texts under it, so it stays as it was paid for.
+    assert_eq!(told(ovens).await.as_deref(), Some(of_section.as_str()));
+    assert_eq!(llm.asked().len(), 0);
+    let kept: i64 = sqlx::query_scalar("SELECT count(*) FROM llm_answers WHERE document_id = $1")
+        .bind(ovens)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(kept, 1);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_answer_of_white_space_alone_is_none() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let says = "The text describes the oven in numbers.";
+    llm.will([Reply::said("\n\n"), Reply::said(&format!("\n\n{says}\n"))]);
+    let file = upload(&app, &section("", "oven", 80), json!({})).await;
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    let of_file = evidence(&app, file).await;
+    let failed = ("failed".to_owned(), Some("language_model_failed".to_owned()));
+    assert_eq!(outcomes(&of_file), [failed, ("completed".to_owned(), None)]);
+    assert_eq!(of_file["effective_content"]["text"], says);
+    let kept = "SELECT answer FROM llm_answers";
+    let kept: Vec<String> = sqlx::query_scalar(kept).fetch_all(&app.pool).await.unwrap();
+    assert_eq!(kept, [says]);
+    // Where one was kept all the same, the model is asked again.
+    sqlx::query("UPDATE llm_answers SET answer = ' '").execute(&app.pool).await.unwrap();
+    llm.will_say(tell);
+    let options = Some(json!({"rollup": {"penalty": 1.5}}));
+    let request = ReprocessRequest { options, ..ReprocessRequest::default() };
+    app.client.reprocess_file(DocumentPath { id: file }, svc_client::OptionalJson(Some(request))).await.unwrap();
+    until("the new tree", async || {
+        let rows = "SELECT count(*) FROM task_queue WHERE NOT final";
+        let rows: i64 = sqlx::query_scalar(rows).fetch_one(&app.pool).await.unwrap();
+        (rows == 0 && app.settled(file).await.settled == Settled::Settled).then_some(())
+    })
+    .await;
+    assert_eq!((llm.asked().len(), &evidence(&app, file).await["effective_content"]["text"]), (1, &json!(says)));
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -4,6 +4,7 @@ use crate::{
     support::{
         TOKEN, TestApp, Wish, left_out,
         llm::{END, Llm, Reply, STREAM, pieces},
+        until,
     },
 };
 use futures_util::StreamExt;
@@ -11,7 +12,9 @@ use serde_json::{Value, json};
 use std::process::Stdio;
 use svc_client::{
     Client, Code, Json, Remote,
-    wire::{AnswerPart, GrantRight, NewDocument, NoAnswer, SynthesizeResponse, SynthesizeSearch, WaitQuery},
+    wire::{
+        AnswerPart, GrantRight, LlmUsageQuery, NewDocument, NoAnswer, SynthesizeResponse, SynthesizeSearch, WaitQuery,
+    },
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
@@ -139,6 +142,8 @@ async fn every_refusal_and_failure_of_an_endpoint_says_what_to_do() {
         (cut, Code::LlmFailed, "", "broke off"),
         (short, Code::LlmFailed, "", "broke off"),
         (Reply::said(""), Code::LlmFailed, "", "empty"),
+        (Reply::said("\n \n\n\t\n\n\n"), Code::LlmFailed, "", "empty"),
+        (Reply::whole("\n\n"), Code::LlmFailed, "", "empty"),
         (Reply::said("<think>and on and on"), Code::LlmFailed, "SVC_SUMMARIZATION_DISABLE_THINKING", "reasoning"),
         (Reply::status("200 OK", "", "<html>"), Code::LlmFailed, "", "not of chat completions"),
         (Reply::status("200 OK", "", &error("overheated")), Code::LlmFailed, "", "overheated"),
@@ -259,11 +264,45 @@ async fn a_streamed_answer_comes_sentence_by_sentence_and_ends_with_its_client()
         let client = Client(Remote::new(&app.base, TOKEN, crate::support::http()));
         async move { client.synthesize(question()).await.map(|_| ()) }
     });
-    crate::support::until("the call", async || (!llm.asked().is_empty()).then_some(())).await;
+    until("the call", async || (!llm.asked().is_empty()).then_some(())).await;
     waiting.abort();
     llm.hung_up().await;
     llm.will([Reply::Bytes([STREAM, &pieces(&answer), END].concat().into_bytes())]);
     assert!(asked(&app).await.unwrap().answer.is_some(), "the places are free again");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_model_only_thinks_and_what_nobody_waits_for_is_counted_too() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    app.create("Grey heron", HERON, None).await;
+    let counted = async || {
+        let usage = app.client.read_llm_usage(LlmUsageQuery::default()).await.unwrap().usage;
+        let sum = |of: fn(&svc_client::wire::LlmUsage) -> i64| usage.iter().map(of).sum::<i64>();
+        (
+            sum(|used| used.calls),
+            sum(|used| used.failed_calls),
+            sum(|used| used.prompt_tokens),
+            sum(|used| used.completion_tokens),
+        )
+    };
+    let answer = says(&[("They eat fish.", &[(1, "eats fish")]), ("They read.", &[])]);
+    llm.will([Reply::said("<think>hm"), Reply::said(&answer)]);
+    assert!(asked(&app).await.unwrap().answer.is_some());
+    assert_eq!(counted().await, (2, 1, 140, 14));
+    // Some servers count while they answer.
+    let count = json!({"model": "scripted", "choices": [], "usage": {"prompt_tokens": 60, "completion_tokens": 6}});
+    let half = answer.find("They read").unwrap();
+    let begun = format!("{STREAM}data: {count}\n\n{}", pieces(&answer[..half]));
+    llm.will([Reply::Hold(begun.into_bytes())]);
+    let mut parts = app.client.follow_synthesis(question()).await.unwrap();
+    for name in ["sources", "delta"] {
+        assert_eq!(parts.next().await.unwrap().unwrap().data.name(), name);
+    }
+    drop(parts);
+    llm.hung_up().await;
+    until("the count", async || (counted().await == (3, 2, 200, 20)).then_some(())).await;
     app.end().await;
 }
 

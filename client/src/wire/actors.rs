@@ -49,6 +49,9 @@ pub struct ActorNode {
     /// For a task its node, for a document its root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document_id: Option<i64>,
+    /// For a document that a reprocess builds, the file that is reprocessed; `document_id` is no document that can be read then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reprocess_of: Option<i64>,
     /// For a document, once the title is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,

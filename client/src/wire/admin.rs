@@ -131,6 +131,10 @@ pub struct TaskResponse {
     pub document_id: i64,
     /// The file whose tree the task belongs to.
     pub root_id: i64,
+    /// The file that is reprocessed, if the task belongs to the tree that this builds. Until that takes its place, neither `root_id` nor
+    /// `document_id` is a document that can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reprocess_of: Option<i64>,
     pub status: TaskStatus,
     /// True if nothing more will happen to it: it completed, or failed and will not be tried again.
     pub finished: bool,

@@ -124,37 +124,61 @@ pub struct DeadLetter {
     pub bytes: u64,
 }
 
-/// Which messages that were given up: one by its id, those with a code, or all.
+/// Which messages that were given up: one by its id, those with a code, or all. Beside an id, `code` and `sha256` tell which of several messages with
+/// this id is meant.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct DeadChoice {
-    /// The first with this id.
+    /// The first with this id, of those that have the given code and hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// Those with this code.
+    /// Those with this code. Beside an id it may be blank: the message has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// Only beside an id: the SHA-256 of the file, as the list has it; blank for a message that names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
     /// All that lie there when the call begins.
     pub all: bool,
 }
 impl Wire for DeadChoice {
-    constrain! { message_id: Constraint::Text(1, 255, Form::Any), code: Constraint::Text(1, 1000, Form::Any); |choice| choice.names_one() }
+    constrain! {
+        message_id: Constraint::Text(1, 255, Form::Any),
+        code: Constraint::Text(0, 1000, Form::Any),
+        sha256: Constraint::Text(0, 100, Form::Any);
+        |choice| choice.names_one()
+    }
 }
 
 impl DeadChoice {
     fn names_one(&self) -> Result<(), Failure> {
-        let named = [self.message_id.is_some(), self.code.is_some(), self.all];
-        match named.into_iter().filter(|named| *named).count() {
-            1 => Ok(()),
-            _ => Err(Failure::field("message_id", "takes exactly one of message_id, code and all: true")),
+        let is_one = match (&self.message_id, &self.code, &self.sha256) {
+            (Some(_), ..) => !self.all,
+            (None, Some(code), None) => !self.all && !code.is_empty(),
+            (None, None, None) => self.all,
+            (None, _, Some(_)) => false,
+        };
+        match is_one {
+            true => Ok(()),
+            false => {
+                let takes = "takes exactly one of message_id, code and all: true; with message_id also code and sha256";
+                Err(Failure::field("message_id", takes))
+            }
         }
     }
 
-    /// Whether it is one of these.
+    /// Whether it is one of these: it has all that is given.
     pub fn has(&self, letter: &DeadLetter) -> bool {
-        let is = |wanted: &Option<String>, given: &Option<String>| wanted.is_some() && wanted == given;
-        self.all || is(&self.message_id, &letter.message_id) || is(&self.code, &letter.code)
+        let is = |wanted: &Option<String>, given: &Option<String>| {
+            wanted.as_deref().is_none_or(|wanted| wanted == given.as_deref().unwrap_or_default())
+        };
+        let names_some = self.message_id.is_some() || self.code.is_some();
+        self.all
+            || (names_some
+                && is(&self.message_id, &letter.message_id)
+                && is(&self.code, &letter.code)
+                && is(&self.sha256, &letter.sha256))
     }
 }
 

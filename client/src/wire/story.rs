@@ -15,6 +15,9 @@ use utoipa::{IntoParams, ToSchema};
 pub struct FailurePlace {
     pub task_id: i64,
     pub root_id: i64,
+    /// The file that is reprocessed, if the task belongs to the tree that this builds; `root_id` is no document that can be read then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reprocess_of: Option<i64>,
     /// The title of the file; null if it is gone.
     pub title: Option<String>,
 }

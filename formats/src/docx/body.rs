@@ -18,13 +18,14 @@ use crate::{
     markdown::{self, Block, Writer},
     xml::{Element, Node, XmlReader},
 };
-use std::io::Read;
+use std::{collections::HashMap, io::Read};
 
 pub(super) fn convert<R: Read>(
     xml: XmlReader<R>,
     styles: &Styles,
     numbering: &Numbering,
     evidence: Evidence,
+    pieces: HashMap<String, Extraction>,
     limits: &Limits,
 ) -> Result<Extraction, FormatError> {
     let mut converter = Converter {
@@ -33,6 +34,7 @@ pub(super) fn convert<R: Read>(
         numbering,
         counter: Counter::new(numbering),
         evidence,
+        pieces,
         limits,
         open: Vec::new(),
         frames: Vec::new(),
@@ -55,6 +57,8 @@ struct Converter<'a, R: Read> {
     numbering: &'a Numbering,
     counter: Counter<'a>,
     evidence: Evidence,
+    /// What parts in other formats hold, by the ids by which the text refers to them.
+    pieces: HashMap<String, Extraction>,
     limits: &'a Limits,
     /// The meaning of each open element.
     open: Vec<Open>,
@@ -152,6 +156,7 @@ impl<R: Read> Converter<'_, R> {
                 Open::Run
             }
             "t" => Open::Text,
+            "altChunk" => return self.piece(element.attribute("id")),
             "pPr" => return self.paragraph_properties(),
             "tcPr" => return self.cell_properties(),
             "trPr" => return self.row_properties(),
@@ -160,6 +165,8 @@ impl<R: Read> Converter<'_, R> {
                 self.alternates.push(false);
                 Open::Alternate
             }
+            // An emoji that only its number names stands in the other branch too, as a character.
+            "Choice" if element.attribute("Requires") == Some("w16se") => return self.xml.skip(),
             "Choice" | "Fallback" if self.open.last() == Some(&Open::Alternate) => {
                 match self.alternates.last_mut() {
                     Some(taken) if !*taken => *taken = true,
@@ -179,7 +186,8 @@ impl<R: Read> Converter<'_, R> {
                 Some(character) => self.push_character(character)?,
                 None => Open::Other,
             },
-            "fldChar" => self.field(element.attribute("fldCharType")),
+            "fldChar" => self.field(element.attribute("fldCharType"))?,
+            "ffData" => return self.form_field(),
             "commentRangeStart" | "commentReference" => self.reference(Kind::Comment, element),
             "footnoteReference" => self.reference(Kind::Footnote, element),
             "endnoteReference" => self.reference(Kind::Endnote, element),
@@ -217,12 +225,27 @@ impl<R: Read> Converter<'_, R> {
         Ok(Open::Table)
     }
 
-    /// Takes in a part of a field: its instructions are hidden, its result is shown.
-    fn field(&mut self, part: Option<&str>) -> Open {
-        if let Some(Frame::Paragraph(paragraph)) = self.frames.last_mut() {
-            paragraph.fields.note(part);
+    /// Takes in a part in another format, which stands where it is referred to.
+    fn piece(&mut self, id: Option<&str>) -> Result<(), FormatError> {
+        if let Some(piece) = id.and_then(|id| self.pieces.remove(id)) {
+            self.held += piece.text.len();
+            check_text(self.held, self.limits)?;
+            self.flush_carried(self.frames.len())?;
+            self.emit(Block::Written(piece), Vec::new())?;
         }
-        Open::Other
+        self.xml.skip()
+    }
+
+    /// Takes in a part of a field: its instructions are hidden, its result is shown.
+    fn field(&mut self, part: Option<&str>) -> Result<Open, FormatError> {
+        let shown = match self.frames.last_mut() {
+            Some(Frame::Paragraph(paragraph)) => paragraph.fields.note(part),
+            _ => None,
+        };
+        if let Some(shown) = shown {
+            self.push_text(&shown)?;
+        }
+        Ok(Open::Other)
     }
 
     fn push_character(&mut self, character: char) -> Result<Open, FormatError> {
@@ -238,10 +261,18 @@ impl<R: Read> Converter<'_, R> {
         }
         self.held += text.len();
         check_text(self.held, self.limits)?;
+        paragraph.fields.has_result();
         paragraph.math.before_text(text, &mut paragraph.text);
+        let run = self.runs.last();
+        let text = symbols::shown(text, run.and_then(|run| run.font.as_deref()).unwrap_or_default());
+        // A raised number would read as a part of the one before it.
+        let is_behind_digit = paragraph.text.ends_with(|last: char| last.is_ascii_digit());
+        if is_behind_digit && run.is_some_and(|run| run.is_raised) && markdown::is_raised_number(&text) {
+            paragraph.text.push('^');
+        }
         match text.contains(['\0', '\r']) {
-            true => paragraph.text.push_str(&charset::clean(text)),
-            false => paragraph.text.push_str(text),
+            true => paragraph.text.push_str(&charset::clean(&text)),
+            false => paragraph.text.push_str(&text),
         }
         Ok(())
     }

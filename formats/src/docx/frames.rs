@@ -46,33 +46,61 @@ pub(super) struct Carried {
 #[derive(Default)]
 pub(super) struct Run {
     pub hidden: Option<bool>,
+    /// It stands above the line.
+    pub is_raised: bool,
+    pub font: Option<String>,
 }
 
-/// The fields that began in a paragraph, the innermost last, each with whether its result has begun. Instructions end
+/// The fields that began in a paragraph, the innermost last. Instructions end
 /// with their paragraph, so that an unclosed field hides no more than that.
 #[derive(Default)]
 pub(super) struct Fields {
-    at_result: Vec<bool>,
+    open: Vec<Field>,
     /// How many of them are still in their instructions.
     in_instructions: usize,
 }
 
+#[derive(Default)]
+struct Field {
+    is_at_result: bool,
+    /// What a form shows there, unless a result says it.
+    form: Option<String>,
+}
+
 impl Fields {
-    pub(super) fn note(&mut self, part: Option<&str>) {
+    /// Takes in a part of a field, and returns what a form shows where one ends without a result.
+    pub(super) fn note(&mut self, part: Option<&str>) -> Option<String> {
         match part {
             Some("begin") => {
-                self.at_result.push(false);
+                self.open.push(Field::default());
                 self.in_instructions += 1;
             }
             Some("separate") => {
-                if let Some(at_result @ false) = self.at_result.last_mut() {
-                    *at_result = true;
+                if let Some(field) = self.open.last_mut().filter(|field| !field.is_at_result) {
+                    field.is_at_result = true;
                     self.in_instructions -= 1;
                 }
             }
-            Some("end") => self.in_instructions -= usize::from(self.at_result.pop() == Some(false)),
+            Some("end") => {
+                let ended = self.open.pop()?;
+                self.in_instructions -= usize::from(!ended.is_at_result);
+                return ended.form;
+            }
             _ => {}
         }
+        None
+    }
+
+    /// Keeps what a form shows in the field that began last.
+    pub(super) fn shows(&mut self, form: String) {
+        if let Some(field) = self.open.last_mut() {
+            field.form = Some(form);
+        }
+    }
+
+    /// A field whose result has a text shows no other.
+    pub(super) fn has_result(&mut self) {
+        self.open.iter_mut().filter(|field| field.is_at_result).for_each(|field| field.form = None);
     }
 
     pub(super) fn in_instructions(&self) -> bool {
@@ -117,7 +145,12 @@ impl Cell {
     /// Takes in a block as text.
     pub(super) fn take(&mut self, block: Block, marks: Vec<Mark>) {
         self.noted.marks.extend(marks);
-        if let Block::Heading { text, .. } | Block::Paragraph(text) | Block::ListItem { text, .. } = block {
+        let text = match block {
+            Block::Heading { text, .. } | Block::Paragraph(text) | Block::ListItem { text, .. } => text,
+            Block::Written(piece) => markdown::one_line(&piece.text),
+            Block::Table(_) => String::new(),
+        };
+        if !text.is_empty() {
             if !self.text.is_empty() {
                 self.text.push_str(self.separator);
             }

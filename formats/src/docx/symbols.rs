@@ -2,15 +2,36 @@
 //!
 //! The tables follow dingbat-to-unicode (BSD-2-Clause). U+FFFD marks glyphs without a character.
 
+use std::borrow::Cow;
+
 /// The character of `w:sym`, which has a font and the hexadecimal number of a glyph in it.
 pub(super) fn character(font: Option<&str>, number: Option<&str>) -> Option<char> {
-    let number = u32::from_str_radix(number?, 16).ok()?;
+    glyph(font.unwrap_or_default(), u32::from_str_radix(number?, 16).ok()?)
+}
+
+/// A text as it is shown in a font: glyphs of a symbol font stand in a private area.
+pub(crate) fn shown<'a>(text: &'a str, font: &str) -> Cow<'a, str> {
+    let is_glyph = |character: char| ('\u{F020}'..='\u{F0FF}').contains(&character);
+    match text.contains(is_glyph) {
+        true => Cow::Owned(
+            text.chars()
+                .map(|character| match is_glyph(character) {
+                    true => glyph(font, u32::from(character)).unwrap_or(character),
+                    false => character,
+                })
+                .collect(),
+        ),
+        false => Cow::Borrowed(text),
+    }
+}
+
+fn glyph(font: &str, number: u32) -> Option<char> {
     let own = match number {
         // Glyphs of a symbol font also have places in a private area.
         0xF020..=0xF0FF => number - 0xF000,
         _ => number,
     };
-    let table = match font.unwrap_or_default() {
+    let table = match font {
         "Symbol" => SYMBOL,
         "Wingdings" => WINGDINGS,
         "Wingdings 2" => WINGDINGS_2,

@@ -1,6 +1,7 @@
 mod facts;
 mod lists;
 mod package;
+mod pieces;
 mod tables;
 mod text;
 

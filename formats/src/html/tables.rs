@@ -1,6 +1,7 @@
 //! Gives the tables of a page the form that Markdown needs: as many cells in each row, and no table within a cell. Otherwise the
 //! words of neighbouring cells would run together.
 
+use dom_query::NodeRef;
 use dom_smoothie::Readability;
 use std::collections::HashSet;
 
@@ -11,12 +12,17 @@ const MOST_TIMES: usize = 4;
 const FEW: usize = 16;
 /// The most rows or columns that a cell may span.
 const LONGEST_SPAN: usize = 65_534;
+/// What lays out a page where it stands in a cell.
+const BLOCKS: [&str; 8] = ["blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "pre"];
+/// The heads of columns are no headings of the page.
+const HEADINGS_OF_COLUMNS: &str = "th h1, th h2, th h3, th h4, th h5, th h6";
 /// What stands between a table and its rows.
 const PARTS: [&str; 3] = ["thead", "tbody", "tfoot"];
 
 /// Writes an empty cell in each place that another cell spans, and turns a table that Markdown cannot have into lines.
 pub(super) fn square(page: &Readability) {
     let tree = &page.doc.tree;
+    page.doc.select(HEADINGS_OF_COLUMNS).rename("span");
     // A table that holds another one lays out the page, or reads as if it did.
     let mut layouts = HashSet::new();
     // The walk upwards from a table stops where the walk from an earlier one has passed.
@@ -43,6 +49,14 @@ pub(super) fn square(page: &Readability) {
             children.filter(|cell| cell.has_name("td") || cell.has_name("th")).collect()
         });
         let cells: Vec<Vec<_>> = cells.collect();
+        // A table of one column without a head lays out the page, and so does one with blocks that no cell of Markdown can have.
+        let is_column = |row: &Vec<NodeRef<'_>>| row.len() <= 1 && row.iter().all(|cell| !cell.has_name("th"));
+        let is_layout = cells.iter().all(is_column)
+            || table.descendants_it().any(|node| BLOCKS.iter().any(|name| node.has_name(name)));
+        if is_layout {
+            lines.push(*table);
+            continue;
+        }
         let spans = cells.iter().map(|row| {
             let spans =
                 row.iter().map(|cell| (span(cell.attr("colspan").as_deref()), span(cell.attr("rowspan").as_deref())));

@@ -265,3 +265,85 @@ fn a_page_that_would_take_too_long_is_refused_at_once() {
     );
     assert!(of(flat).text.ends_with("end"));
 }
+
+#[test]
+fn a_target_of_links_takes_nothing_away_before_it() {
+    let read = of("<p>One</p><p><a name='x'></a>Two</p><h2><a id='s'></a>Heading</h2><p>See <a name='q'></a>below</p>\
+        <ul><li><a name='i'></a>Item one</li></ul><table><tr><td>a<td>b<tr><td><a name='c'>x<br>y</a><td>z</table>");
+    assert_eq!(
+        read.text.split("\n\n").take(5).collect::<Vec<_>>(),
+        ["One", "Two", "## Heading", "See below", "- Item one"],
+        "{}",
+        read.text
+    );
+    assert_eq!(headings(&read), [(2, "Heading")]);
+    assert!(read.text.contains("| x y"), "{}", read.text);
+}
+
+#[test]
+fn what_is_in_a_link_is_as_it_is_outside() {
+    let read = of(
+        "<ul><li><a href='/p/1'><h3>Night train</h3><span>Vienna</span></a></li></ul><p><a href='tel:1'>Call us<br>0800 123</a></p>\
+        <h1>Annual<br>Report 2025</h1><a href='/q'><div><p>One</p><p>Two</p></div></a><a href='/r'><div><img src='a.png' alt='A cat'></div></a>",
+    );
+    assert_eq!(headings(&read), [(3, "Night train"), (1, "Annual Report 2025")], "{}", read.text);
+    for shown in ["[Call us 0800 123](tel:1)", "[Night train](/p/1)", "[One](/q)\n\nTwo"] {
+        assert!(read.text.contains(shown), "{shown}: {}", read.text);
+    }
+    assert!(!read.text.contains("trainVienna") && read.text.contains("Vienna") && read.text.contains("A cat"));
+}
+
+#[test]
+fn lines_of_code_stay_lines_whatever_ends_them() {
+    for code in [
+        "<span><span>npm init</span><br></span><span>cd <b>site</b><br></span>",
+        "<div>npm init</div><div>cd site</div>",
+        "<ol><li>npm init\n</li><li>cd site</li></ol>",
+    ] {
+        let read = of(format!("<p>Type this.</p><pre><code>{code}</code></pre>"));
+        assert!(read.text.contains("npm init\ncd site\n"), "{code}: {}", read.text);
+    }
+}
+
+#[test]
+fn the_lines_of_a_cell_are_words_apart_and_what_lays_out_a_page_is_no_table() {
+    let read =
+        of("<table><tr><th><h3>Plan</h3></th><th>Price</th></tr><tr><td>Basic</td><td>10 €<br>per month</td></tr>\
+        <tr><td>More</td><td><p>20 €</p><p>per month</p></td></tr></table>");
+    for row in ["| Plan | Price |", "| Basic | 10 € per month |", "| More | 20 € per month |"] {
+        assert!(read.text.contains(row), "{row}: {}", read.text);
+    }
+    assert!(headings(&read).is_empty());
+    let read = of("<table><tr><td><h2>Opening hours</h2><p>Mon to Fri</p></td></tr></table>\
+        <table><tr><td><pre>one\ntwo</pre></td><td>three</td></tr></table>");
+    assert_eq!(headings(&read), [(2, "Opening hours")]);
+    assert!(read.text.contains("Mon to Fri") && read.text.contains("one\ntwo\n"), "{}", read.text);
+    // What a page says of tags is no break.
+    assert!(of("<p>Write a &lt;br&gt; there.</p>").text.contains("Write a <br> there."));
+}
+
+#[test]
+fn a_raised_number_is_no_part_of_the_number_before_it() {
+    let read = of(
+        "<p>5 × 10<sup>6</sup> in 2019<sup><a href='#n'>3</a></sup>, 10<sup>−3</sup>, H<sub>2</sub>O, m<sup>2</sup>, 1<sup>st</sup></p>",
+    );
+    assert_eq!(read.text, "5 × 10^6 in 2019^[3](#n), 10^−3, H2O, m2, 1st");
+}
+
+#[test]
+fn how_a_word_is_said_is_not_read_into_it_and_the_notes_of_a_book_are_read() {
+    let read = of(
+        "<p><ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</rt></ruby></p><aside epub:type='footnote'><p>1. A note.</p></aside>",
+    );
+    assert_eq!(read.text, "漢字\n\n1\\. A note.");
+}
+
+/// As programs save pages with their pictures.
+#[test]
+fn a_page_that_was_saved_whole_is_read_as_the_message_that_it_is() {
+    let saved = "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=\"b\"\n\n--b\nContent-Type: text/html; charset=\"utf-8\"\n\
+        Content-Transfer-Encoding: quoted-printable\n\n<p>Gr=C3=BCn und lan=\ng</p>\n--b--\n";
+    assert_eq!(detect(&mut Cursor::new(saved)).unwrap().format, Some(Format::Eml));
+    let read = crate::extract(Format::Eml, Cursor::new(saved), &Limits::default()).unwrap();
+    assert!(read.text.contains("Grün und lang"), "{}", read.text);
+}

@@ -25,6 +25,8 @@ pub(crate) enum Block {
         text: String,
     },
     Table(Table),
+    /// Markdown of another reader, with its headings.
+    Written(Extraction),
 }
 
 /// Writes blocks into an [`Extraction`].
@@ -68,6 +70,14 @@ impl Writer {
                 escape::push_paragraph(text, &one_line(&item));
             }
             Block::Table(table) => table.write(text),
+            Block::Written(piece) => {
+                let start = text.len();
+                text.push_str(piece.text.trim_end());
+                let headings = piece.headings.into_iter();
+                self.extraction
+                    .headings
+                    .extend(headings.map(|heading| Heading { start: start + heading.start, ..heading }));
+            }
         }
         check_text(text.len(), limits)?;
         Ok(Some(start))
@@ -92,6 +102,7 @@ impl Block {
         match self {
             Self::Heading { text, .. } | Self::Paragraph(text) | Self::ListItem { text, .. } => text.trim().is_empty(),
             Self::Table(table) => table.is_empty(),
+            Self::Written(piece) => piece.text.trim().is_empty(),
         }
     }
 }
@@ -127,6 +138,13 @@ pub(crate) fn push_heading(out: &mut String, level: u8, title: &str) {
 /// Whether the Markdown has more than its own marks: the bars of an empty table are not text.
 pub(crate) fn has_text(markdown: &str) -> bool {
     markdown.chars().any(|character| !character.is_whitespace() && !matches!(character, '|' | '-' | '#' | '\\'))
+}
+
+/// Whether a raised text would read as a part of a number before it.
+pub(crate) fn is_raised_number(text: &str) -> bool {
+    let text = text.trim();
+    let digits = text.strip_prefix(['+', '-', '−', '–']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Replaces white space, including line ends, by single blanks.

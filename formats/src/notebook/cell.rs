@@ -24,6 +24,16 @@ pub(super) enum Output {
         text: String,
         cut: usize,
     },
+    /// A result that is shown as Markdown.
+    Markdown {
+        text: String,
+        cut: usize,
+    },
+    /// A result that is shown as a web page.
+    Page {
+        text: String,
+        cut: usize,
+    },
     Error {
         name: String,
         value: String,
@@ -78,10 +88,14 @@ fn outputs<R: BufRead>(tokens: &mut Tokens<R>, outputs: &mut Vec<Output>) -> Res
     })
 }
 
+/// What the plain text of an object begins with that is shown as Markdown or as a page.
+const SHOWN: &str = "<IPython.core.display.";
+
 /// Reads an output whose beginning was taken. Of several forms of a result the plain text is kept; where the result is an
-/// image, that text only names the object.
+/// image, Markdown or a page, that text only names the object.
 fn output<R: BufRead>(tokens: &mut Tokens<R>) -> Result<Option<Output>, Fault> {
     let (mut printed, mut name, mut value, mut is_image) = (None, None, None, false);
+    let (mut markdown, mut page) = (None, None);
     while let Some(Token::Key(key)) = tokens.next()? {
         match key.as_str() {
             "text" => printed = Some(joined(tokens, OUTPUT)?),
@@ -97,6 +111,8 @@ fn output<R: BufRead>(tokens: &mut Tokens<R>) -> Result<Option<Output>, Fault> {
                         is_image |= kind.starts_with("image/");
                         match kind.as_str() {
                             "text/plain" => printed = Some(joined(tokens, OUTPUT)?),
+                            "text/markdown" => markdown = Some(joined(tokens, OUTPUT)?),
+                            "text/html" => page = Some(joined(tokens, OUTPUT)?),
                             _ => tokens.skip_value()?,
                         }
                     }
@@ -108,6 +124,12 @@ fn output<R: BufRead>(tokens: &mut Tokens<R>) -> Result<Option<Output>, Fault> {
     }
     if let Some(name) = name {
         return Ok(Some(Output::Error { name, value: value.unwrap_or_default() }));
+    }
+    let is_printed = printed.as_ref().is_some_and(|(text, _)| !text.trim_start().starts_with(SHOWN));
+    match (markdown, page) {
+        (Some((text, cut)), _) if !is_printed => return Ok(Some(Output::Markdown { text, cut })),
+        (None, Some((text, cut))) if !is_printed => return Ok(Some(Output::Page { text, cut })),
+        _ => {}
     }
     let is_named_only = |text: &str| is_image && text.starts_with('<') && text.trim_end().ends_with('>');
     Ok(printed.filter(|(text, _)| !is_named_only(text)).map(|(text, cut)| Output::Printed { text, cut }))

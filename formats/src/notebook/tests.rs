@@ -159,3 +159,15 @@ proptest! {
 
 const LINES: [&str; 10] =
     ["# a\n", "```\n", "~~~~\n", "words\n", "> ```\n", "- b\n", "  ```x\n", "      ```\n", "<!-- c\n", "\n"];
+
+#[test]
+fn what_is_shown_as_markdown_or_as_a_page_is_read_as_that() {
+    let shown = |kind: &str, text: &str| json!({"output_type": "display_data", "data": {"text/plain": ["<IPython.core.display.X object>"], kind: [text]}});
+    let frame = json!({"output_type": "execute_result", "data": {"text/plain": ["   a\n0  1"], "text/html": ["<table><tr><td>1</table>"]}});
+    let outputs =
+        [shown("text/markdown", "## Found\n\n**12** herons"), shown("text/html", "<p>Seen <b>twice</b></p>"), frame];
+    let read = of(notebook(json!([{"cell_type": "code", "source": "show()", "outputs": outputs}])));
+    assert!(read.text.contains("## Found\n\n**12** herons\n\nSeen **twice**"), "{}", read.text);
+    assert!(read.text.ends_with("```text\n   a\n0  1\n```") && !read.text.contains("IPython"), "{}", read.text);
+    assert_eq!(read.headings.iter().map(|heading| &*heading.title).collect::<Vec<_>>(), ["Found"]);
+}

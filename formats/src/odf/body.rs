@@ -302,6 +302,7 @@ impl<'a> Body<'a> {
             Some(slide) => {
                 slide.bytes += match &block {
                     Block::Heading { text, .. } | Block::Paragraph(text) | Block::ListItem { text, .. } => text.len(),
+                    Block::Written(piece) => piece.text.len(),
                     Block::Table(_) => 0,
                 };
                 check_text(self.writer.len() + slide.bytes, self.limits)?;

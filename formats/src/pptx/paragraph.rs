@@ -1,6 +1,6 @@
 //! A paragraph of DrawingML.
 
-use crate::{charset, math::Math};
+use crate::{charset, docx::symbols, markdown::is_raised_number, math::Math};
 
 #[derive(Debug, Default)]
 pub(super) struct Paragraph {
@@ -10,12 +10,28 @@ pub(super) struct Paragraph {
     /// Whether it has a bullet or a number, if it says so itself.
     pub bullet: Option<bool>,
     pub math: Math,
+    pub run: Run,
+}
+
+/// What the properties of a run say of its text.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    /// It stands above the line.
+    pub is_raised: bool,
+    /// The font of its symbols.
+    pub symbols: Option<String>,
 }
 
 impl Paragraph {
     /// Appends text; a vertical tab is a soft break.
     pub(super) fn push(&mut self, text: &str) {
         self.math.before_text(text, &mut self.text);
+        let text = &*symbols::shown(text, self.run.symbols.as_deref().unwrap_or_default());
+        // A raised number would read as a part of the one before it.
+        let is_behind_digit = self.text.ends_with(|last: char| last.is_ascii_digit());
+        if is_behind_digit && self.run.is_raised && is_raised_number(text) {
+            self.text.push('^');
+        }
         if !text.contains(['\u{b}', '\0', '\r', '_']) {
             self.text.push_str(text);
             return;
@@ -63,6 +79,17 @@ fn unescape(text: &str) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn glyphs_and_raised_numbers_are_read_as_they_are_shown() {
+        let mut paragraph = Paragraph::default();
+        paragraph.push("Costs 10");
+        paragraph.run.is_raised = true;
+        paragraph.push("6");
+        paragraph.run = Run { symbols: Some("Wingdings".to_owned()), ..Run::default() };
+        paragraph.push(" \u{F0E0} 5");
+        assert_eq!(paragraph.text, "Costs 10^6 🡪 5");
+    }
 
     #[test]
     fn vertical_tabs_break_lines_and_escapes_are_undone() {

@@ -2,7 +2,7 @@
 
 use super::{
     inheritance::{Bullets, Inheritance, Placeholder, Role, bullet},
-    paragraph::Paragraph,
+    paragraph::{Paragraph, Run},
     slide::Slide,
 };
 use crate::{
@@ -164,8 +164,9 @@ impl<R: Read> Reader<'_, R> {
                 }
                 Open::Other
             }
+            "rPr" => return self.run_properties(element),
             // These hold no text, or text that is not the slide's own.
-            "txBody" | "lstStyle" | "tbl" | "spPr" | "style" | "bodyPr" | "pPr" | "rPr" | "endParaRPr" | "tblPr"
+            "txBody" | "lstStyle" | "tbl" | "spPr" | "style" | "bodyPr" | "pPr" | "endParaRPr" | "tblPr"
             | "tblGrid" | "tcPr" | "bg" | "timing" | "transition" | "extLst" | "oleObj" => return self.xml.skip(),
             _ => match &mut self.paragraph {
                 Some(paragraph) if paragraph.math.takes(element) => {
@@ -183,6 +184,11 @@ impl<R: Read> Reader<'_, R> {
         match self.open.pop() {
             Some(Open::Alternate) => {
                 self.alternates.pop();
+            }
+            Some(Open::Text) => {
+                if let Some(paragraph) = &mut self.paragraph {
+                    paragraph.run = Run::default();
+                }
             }
             Some(Open::Paragraph) => self.close_paragraph(),
             Some(Open::Cell) => {
@@ -205,7 +211,7 @@ impl<R: Read> Reader<'_, R> {
                     paragraph.math.end(&mut paragraph.text);
                 }
             }
-            Some(Open::Body | Open::Text | Open::Other) | None => {}
+            Some(Open::Body | Open::Other) | None => {}
         }
         Ok(())
     }
@@ -237,6 +243,30 @@ impl<R: Read> Reader<'_, R> {
         }
         if let Some(paragraph) = &mut self.paragraph {
             (paragraph.level, paragraph.bullet) = (level, own);
+        }
+        Ok(())
+    }
+
+    /// Reads what the properties of a run say of its text, until their end.
+    fn run_properties(&mut self, element: &Element) -> Result<(), FormatError> {
+        let raised = element.attribute("baseline").and_then(|share| share.trim_end_matches('%').parse::<f64>().ok());
+        let mut run = Run { is_raised: raised.is_some_and(|share| share > 0.0), symbols: None };
+        let mut depth = 1u32;
+        while depth > 0 {
+            match self.xml.next()? {
+                Some(Node::Start(inner)) => {
+                    depth += 1;
+                    if inner.name == "sym" {
+                        run.symbols = inner.attribute("typeface").map(str::to_owned);
+                    }
+                }
+                Some(Node::End) => depth -= 1,
+                Some(Node::Text(_)) => {}
+                None => break,
+            }
+        }
+        if let Some(paragraph) = &mut self.paragraph {
+            paragraph.run = run;
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ impl Slide {
     pub(super) fn has_text(&self) -> bool {
         let has_text = |block: &Block| match block {
             Block::Table(table) => table.has_text(),
-            Block::Heading { .. } | Block::Paragraph(_) | Block::ListItem { .. } => true,
+            Block::Heading { .. } | Block::Paragraph(_) | Block::ListItem { .. } | Block::Written(_) => true,
         };
         self.title.is_some() || self.blocks.iter().chain(&self.notes).any(has_text)
     }
@@ -33,7 +33,7 @@ impl Slide {
 pub(super) fn promote(blocks: &mut Vec<Block>) -> Option<String> {
     let (index, text) = blocks.iter_mut().enumerate().find_map(|(index, block)| match block {
         Block::Heading { text, .. } | Block::Paragraph(text) | Block::ListItem { text, .. } => Some((index, text)),
-        Block::Table(_) => None,
+        Block::Table(_) | Block::Written(_) => None,
     })?;
     let whole = text.trim_start();
     let (line, rest) = whole.split_once('\n').unwrap_or((whole, ""));

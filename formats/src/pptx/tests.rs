@@ -296,3 +296,11 @@ fn a_deck_cut_anywhere_is_a_permanent_error() {
         assert!(error.is_permanent(), "{error}");
     }
 }
+
+#[test]
+fn a_raised_number_and_a_glyph_are_read_as_they_are_shown() {
+    let runs = r#"<a:p><a:r><a:rPr/><a:t>10</a:t></a:r><a:r><a:rPr baseline="30000"/><a:t>6</a:t></a:r><a:r><a:t>7 </a:t></a:r>
+        <a:r><a:rPr><a:sym typeface="Wingdings"/></a:rPr><a:t>&#61664;</a:t></a:r><a:r><a:t> 8</a:t></a:r></a:p>"#;
+    let read = read_deck(deck(&[(&slide(&shape(BODY, runs)), &[])], &[]));
+    assert!(read.text.contains("10^67 🡪 8"), "{}", read.text);
+}

@@ -2,6 +2,7 @@
 
 use super::{
     range::CellRef,
+    records::LooseRow,
     sheet::{Comment, SheetProfile},
     styles::Styles,
     worksheet::{Item, RawFormula},
@@ -24,6 +25,11 @@ pub(super) trait Book {
     /// Passes the shared texts to `see`, in their order.
     fn strings(&mut self, _limits: &Limits, _see: &mut See<'_>) -> Result<(), FormatError> {
         Ok(())
+    }
+
+    /// The texts of the boxes that lie on a sheet, by the cells where they begin.
+    fn boxes(&mut self, _sheet: u32, _limits: &Limits) -> Result<Vec<LooseRow>, FormatError> {
+        Ok(Vec::new())
     }
 
     /// The comments of a sheet.

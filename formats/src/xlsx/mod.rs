@@ -5,6 +5,7 @@
 //! one sheet. What follows from the cells does not know the kind.
 
 mod book;
+mod boxes;
 mod cached;
 mod cells;
 mod comments;

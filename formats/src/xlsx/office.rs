@@ -2,9 +2,11 @@
 
 use super::{
     book::{Book, Comments, Scan, See},
+    boxes,
     comments::Found,
     markup::{Mark, Markup, damaged, is_true},
     moment::DateEpoch,
+    records::LooseRow,
     shared_strings,
     styles::Styles,
     tokens::Surroundings,
@@ -118,6 +120,17 @@ impl<R: Read + Seek> Book for Office<R> {
             Some(part) => shared_strings::each(part, limits, see),
             None => Ok(()),
         }
+    }
+
+    fn boxes(&mut self, sheet: u32, limits: &Limits) -> Result<Vec<LooseRow>, FormatError> {
+        let part = self.sheet_part(sheet)?;
+        let mut all = Vec::new();
+        for drawing in self.package.relationships(&part)?.into_iter().filter(|relation| relation.kind == "drawing") {
+            if let Some(xml) = self.package.xml(&drawing.target)? {
+                all.extend(boxes::read(xml, limits)?);
+            }
+        }
+        Ok(all)
     }
 
     fn comments(&mut self, sheet: u32, limits: &Limits) -> Result<Comments, FormatError> {

@@ -20,8 +20,8 @@ pub enum RecordsPart {
     Head(RecordsHead),
     /// Bounded in rows and bytes, and not empty.
     Batch(Vec<Record>),
-    /// What is in no record, row by row; bounded like records, and not empty. Nothing is, if tables are not looked for
-    /// or the first row is a header.
+    /// What is in no record, row by row; bounded like records, and not empty. No cell is, if tables are not looked for
+    /// or the first row is a header. The texts of boxes on the sheet come last.
     Loose(Vec<LooseRow>),
     /// All were emitted; this is the number of records.
     End {
@@ -181,6 +181,10 @@ pub(super) fn records(
     }
     batch.flush()?;
     let records = batch.count;
+    let boxes = if tables { opened.boxes(index, limits)? } else { Vec::new() };
+    for boxes in boxes.chunks(BATCH_RECORDS) {
+        emit(RecordsPart::Loose(boxes.to_vec()))?;
+    }
     emit(RecordsPart::End { records })
 }
 

@@ -1,5 +1,6 @@
 //! Workbooks built by hand, one for each trap.
 
+mod boxes;
 mod cells;
 mod kinds;
 mod package;

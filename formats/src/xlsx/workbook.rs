@@ -5,6 +5,7 @@ use super::{
     moment::DateEpoch,
     ods::OpenDocument,
     office::Office,
+    records::LooseRow,
     shared_strings::{self, SharedStrings},
     value::Interpreter,
     xls,
@@ -142,6 +143,10 @@ impl<'a> Opened<'a> {
     /// A sheet from its beginning.
     pub(super) fn scan(&mut self, sheet: u32, limits: &Limits) -> Result<Box<dyn Scan + '_>, FormatError> {
         self.book.scan(sheet, limits)
+    }
+
+    pub(super) fn boxes(&mut self, sheet: u32, limits: &Limits) -> Result<Vec<LooseRow>, FormatError> {
+        self.book.boxes(sheet, limits)
     }
 
     pub(super) fn comments(&mut self, sheet: u32, limits: &Limits) -> Result<Comments, FormatError> {

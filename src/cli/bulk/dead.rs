@@ -17,6 +17,13 @@ pub struct DeadArguments {
     command: Option<DeadCommand>,
 }
 
+impl DeadArguments {
+    /// Whether all messages stay where they are.
+    pub fn only_looks(&self) -> bool {
+        !matches!(self.command, Some(DeadCommand::Replay(_) | DeadCommand::Drop(_)))
+    }
+}
+
 #[derive(Subcommand)]
 enum DeadCommand {
     /// Lists the messages that were given up, with the reason.

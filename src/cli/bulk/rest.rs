@@ -12,8 +12,15 @@ use crate::{
     },
     feed::producer::Target,
 };
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use std::time::Duration;
+use bytes::Bytes;
+use futures_util::{
+    StreamExt,
+    stream::{self, BoxStream, FuturesUnordered},
+};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use svc_client::{
     Client, Code, Failure, FileUpload, Json, Remote,
     wire::{DocumentPath, Entry, FrontierResponse, IngestQuery, NewIngestion, PriorityChange, Settled, UploadResponse},
@@ -33,7 +40,7 @@ pub async fn send(run: &mut Run, client: &Client<Remote>, sources: Sources) -> R
         tokio::select! {
             Some((n, path, sha256, sent)) = uploads.next(), if !uploads.is_empty() => {
                 let (path, sha256): (String, String) = (path, sha256);
-                let sent: Result<Stored, Failure> = sent;
+                let sent: Result<Stored, Unsent> = sent;
                 match sent {
                     // What was stored is not what was read, so this is not the end of it: the next run sends the file as it is then.
                     Ok(stored) if !sha256.is_empty() && stored.content_hash != format!("sha256:{sha256}") => {
@@ -45,8 +52,12 @@ pub async fn send(run: &mut Run, client: &Client<Remote>, sources: Sources) -> R
                         let document_id = Some(stored.document_id);
                         run.ended(n, &path, Outcome { word: word.to_owned(), document_id, code: None, detail: None })?;
                     }
-                    Err(failure) if failure.code == Code::Unauthenticated || passes(&failure) => return Err(failure.into()),
-                    Err(failure) => {
+                    Err(Unsent::Changed(reason)) => {
+                        run.journal.abandon(n);
+                        run.left(&path, &reason)?;
+                    }
+                    Err(Unsent::Failed(failure)) if is_of_all(&failure) => return Err(failure.into()),
+                    Err(Unsent::Failed(failure)) => {
                         let (code, detail) = (Some(failure.code.as_str().to_owned()), Some(failure.detail.clone()));
                         run.ended(n, &path, Outcome { word: "rejected".to_owned(), document_id: None, code, detail })?;
                     }
@@ -72,6 +83,27 @@ fn passes(failure: &Failure) -> bool {
     may_pass(failure) || failure.code == Code::StorageFull
 }
 
+/// Whether every other upload would fail so too.
+fn is_of_all(failure: &Failure) -> bool {
+    // A server that answers so is no service and stands in front of none, whatever it is sent.
+    let is_another_server =
+        failure.code == Code::Unreachable && matches!(failure.status, 1..400 | 401 | 404 | 405 | 407);
+    failure.code == Code::Unauthenticated || passes(failure) || is_another_server
+}
+
+/// Why nothing was stored.
+enum Unsent {
+    /// The file is no longer as it was when it was read, which no service can help.
+    Changed(String),
+    Failed(Failure),
+}
+
+impl From<Failure> for Unsent {
+    fn from(failure: Failure) -> Unsent {
+        Unsent::Failed(failure)
+    }
+}
+
 /// What became of an upload, or of an address that the service fetched.
 struct Stored {
     document_id: i64,
@@ -85,7 +117,7 @@ async fn upload(
     target: Target,
     ready: Ready,
     patience: Duration,
-) -> (usize, String, String, Result<Stored, Failure>) {
+) -> (usize, String, String, Result<Stored, Unsent>) {
     let sent = match &ready.content {
         Content::Url(url) => {
             let fetched = fetched(client, &target, url, &ready.candidate.name(), patience).await;
@@ -94,19 +126,25 @@ async fn upload(
                 if let Some(line) = ready.candidate.line() {
                     failure.detail = format!("{line}: {}", failure.detail);
                 }
-                failure
+                Unsent::Failed(failure)
             })
         }
         Content::Bytes(_) | Content::Large(_) => {
-            patiently(patience, passes, async || tried(client, &target, &ready).await).await
+            let may_pass = |unsent: &Unsent| matches!(unsent, Unsent::Failed(failure) if passes(failure));
+            patiently(patience, may_pass, async || tried(client, &target, &ready).await).await
         }
     };
     (ready.n, ready.candidate.shown(), ready.sha256, sent)
 }
 
-async fn tried(client: &Client<Remote>, target: &Target, ready: &Ready) -> Result<Stored, Failure> {
-    let body = body(ready, target.options.clone()).await.map_err(|error| Failure::field("file", error))?;
-    let UploadResponse { document_id, content_hash, was_existing, .. } = client.upload_file(target.query, body).await?;
+async fn tried(client: &Client<Remote>, target: &Target, ready: &Ready) -> Result<Stored, Unsent> {
+    let broke_off = Arc::new(OnceLock::new());
+    let body = body(ready, target.options.clone(), &broke_off).await;
+    let sent = client.upload_file(target.query, body.map_err(|error| Failure::field("file", error))?).await;
+    let UploadResponse { document_id, content_hash, was_existing, .. } = sent.map_err(|failure| {
+        // What broke off here looks like a service that went away.
+        broke_off.get().cloned().map_or(Unsent::Failed(failure), Unsent::Changed)
+    })?;
     Ok(Stored { document_id, content_hash, was_existing })
 }
 
@@ -212,7 +250,10 @@ fn ended(run: &mut Run, id: i64, frontier: Option<FrontierResponse>) -> Result<(
     run.ingested(id, Ended { word: word.to_owned(), code: None, detail })
 }
 
-async fn body(ready: &Ready, options: Option<serde_json::Value>) -> std::io::Result<FileUpload> {
+/// Why the bytes of a file ended too soon, once they have.
+type BrokeOff = Arc<OnceLock<String>>;
+
+async fn body(ready: &Ready, options: Option<serde_json::Value>, broke_off: &BrokeOff) -> std::io::Result<FileUpload> {
     let (name, declared_mime) = (ready.candidate.name(), ready.candidate.declared_mime().map(str::to_owned));
     let file = match &ready.content {
         Content::Bytes(bytes) => {
@@ -224,8 +265,76 @@ async fn body(ready: &Ready, options: Option<serde_json::Value>) -> std::io::Res
     };
     let mut file = tokio::fs::File::from_std(file);
     tokio::io::AsyncSeekExt::rewind(&mut file).await?;
-    // The length is that of what was read: a file that has grown is cut off there, and has another hash.
-    let bytes = tokio::io::AsyncReadExt::take(file, ready.size);
-    let bytes = tokio_util::io::ReaderStream::with_capacity(bytes, PIECE).boxed();
+    let bytes = as_many_as_were_read(file, ready.size, broke_off.clone());
     Ok(FileUpload { filename: Some(name), declared_mime, length: Some(ready.size), bytes, options })
+}
+
+/// The bytes of a file that had `size` bytes when it was read, or an error if it no longer has so many.
+fn as_many_as_were_read(
+    file: tokio::fs::File,
+    size: u64,
+    broke_off: BrokeOff,
+) -> BoxStream<'static, std::io::Result<Bytes>> {
+    // A file that has grown is cut off where it ended then, and has another hash.
+    let bytes = tokio::io::AsyncReadExt::take(file, size);
+    let pieces = tokio_util::io::ReaderStream::with_capacity(bytes, PIECE);
+    let mut missing = size;
+    let judged = move |piece: Option<std::io::Result<Bytes>>| {
+        let reason = match piece {
+            Some(Ok(piece)) => {
+                missing -= piece.len() as u64;
+                return std::future::ready(Some(Ok(piece)));
+            }
+            None if missing == 0 => return std::future::ready(None),
+            None => "it changed while it was sent".to_owned(),
+            Some(Err(error)) => format!("it cannot be read any more: {error}"),
+        };
+        // After an error the end comes too, and the first reason stands.
+        let _ = broke_off.set(reason.clone());
+        std::future::ready(Some(Err(std::io::Error::other(reason))))
+    };
+    pieces.map(Some).chain(stream::iter([None])).filter_map(judged).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::TryStreamExt;
+    use std::io::{Seek, Write};
+
+    #[tokio::test]
+    async fn a_file_that_ends_too_soon_says_so_and_one_that_has_grown_is_cut_off() {
+        for (bytes, sent, reason) in [
+            ("whole", Some("whole"), None),
+            ("whole and more", Some("whole"), None),
+            ("who", None, Some("it changed while it was sent")),
+        ] {
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(bytes.as_bytes()).expect("written");
+            file.rewind().expect("rewound");
+            let broke_off = BrokeOff::default();
+            let pieces = as_many_as_were_read(tokio::fs::File::from_std(file), 5, broke_off.clone());
+            let read: std::io::Result<Vec<Bytes>> = pieces.try_collect().await;
+            assert_eq!(read.ok().map(|pieces| pieces.concat()).as_deref(), sent.map(str::as_bytes), "{bytes}");
+            assert_eq!(broke_off.get().map(String::as_str), reason, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn what_a_proxy_refuses_for_good_is_of_one_file_and_what_no_service_answers_is_of_all() {
+        for (status, passes_later, ends_the_run) in [
+            (0, true, true),
+            (408, true, true),
+            (429, true, true),
+            (502, true, true),
+            (413, false, false),
+            (403, false, false),
+            (404, false, true),
+            (302, false, true),
+        ] {
+            let mut failure = Failure::new(Code::Unreachable, "a proxy");
+            failure.status = status;
+            assert_eq!((passes(&failure), is_of_all(&failure)), (passes_later, ends_the_run), "{status}");
+        }
+    }
 }

@@ -61,7 +61,7 @@ pub async fn read(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Fa
         }
     };
     let say = html! { (shown.presentation.title) " " (say::settled(shown.document.settled)) };
-    Ok(Page { title: heading(&shown), say, body, is_live: frontier.is_some() })
+    Ok(Page { title: heading(&shown), say, body, is_live: frontier.is_some(), as_of: None })
 }
 
 fn heading(shown: &ViewResponse) -> String {

@@ -61,7 +61,7 @@ fn page(wanted: &search::Wanted, said: &str, found: Markup) -> Page {
         @if wanted.parent.is_some() { p { a href=(wanted.everywhere()) { "Search everything" } } }
         (found)
     };
-    Page { title: "Found".to_owned(), say: html! { (said) }, body, is_live: false }
+    Page { title: "Found".to_owned(), say: html! { (said) }, body, is_live: false, as_of: None }
 }
 
 fn refused(failure: &Failure) -> Markup {

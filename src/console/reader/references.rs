@@ -37,7 +37,13 @@ pub async fn read(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Fa
             (more(next))
         }
     };
-    Ok(Page { title: "What refers to it".to_owned(), say: html! { bdi { (document.title) } }, body, is_live: false })
+    Ok(Page {
+        title: "What refers to it".to_owned(),
+        say: html! { bdi { (document.title) } },
+        body,
+        is_live: false,
+        as_of: None,
+    })
 }
 
 fn said(kind: ReferenceKind) -> &'static str {

@@ -10,8 +10,9 @@ use crate::{
         self,
         audit::Entry,
         documents::{DocumentRow, content_hash},
-        edits::{Edit, Part},
+        edits::{Edit, Part, Reopened, Reopening},
         evidence::Evidence,
+        ingest_nodes::{ChildrenDone, Frontier},
         places::Place,
         scope::Readable,
     },
@@ -26,7 +27,7 @@ use svc_client::{
     Call, Failure, Meta, Version, ops,
     wire::{AuditAct, DocumentChange, DocumentResponse, EventKind, UpdatedDocument},
 };
-use svc_ids::{DocumentId, TaskId};
+use svc_ids::{DocumentId, RootId, TaskId};
 
 impl Handle<ops::update_document> for Service {
     async fn handle(
@@ -71,6 +72,9 @@ impl Handle<ops::update_document> for Service {
         drop(moving);
         if changed.leaves_events {
             after_a_large_move(self).await;
+        }
+        if let Some(file) = changed.reopened {
+            settle::settle_or_leave(self, file).await;
         }
         self.wake.notify(Lanes::ALL);
         let mut warnings = Vec::new();
@@ -126,6 +130,8 @@ struct Changed {
     caller: Caller,
     /// While the whole tree was locked, tasks of files in it may have left settle events behind.
     leaves_events: bool,
+    /// The file whose containers are to be rolled up anew.
+    reopened: Option<RootId>,
 }
 
 async fn update(
@@ -190,7 +196,7 @@ async fn update(
         }
         store::events::moved(conn, &origin).await.or_fail()?;
     }
-    let mut task = None;
+    let (mut task, mut reopened) = (None, None);
     if edit != Edit::default() {
         store::reservations::hold_for_edit(conn, &place, WriteMode::Itself).await.or_fail()?;
         store::edits::write(conn, &service.lexicon, &place, &edit).await.or_fail()?;
@@ -199,6 +205,9 @@ async fn update(
         }
         if edit.title.is_some() || edit.usetype.is_some() {
             titles::changed(service, conn, &place).await?;
+        }
+        if edit.title.is_some() && part.is_container {
+            reopened = summarise_above(conn, &place, part.file).await?;
         }
         let told = json!({"fields": fields(&edit)});
         store::events::record(conn, EventKind::DocumentUpdated, &[id], &told).await.or_fail()?;
@@ -218,7 +227,32 @@ async fn update(
             task = edit::embed_again(service, conn, &place, part.file, grown).await?;
         }
     }
-    Ok(Changed { task, caller, leaves_events })
+    Ok(Changed { task, caller, leaves_events, reopened })
+}
+
+/// Takes the old title of a container out of the summaries above it, and has the containers above it in its file rolled up anew if one of them had such a
+/// summary. Returns that file. The caller has locked the file and these containers.
+async fn summarise_above(
+    conn: &mut PgConnection,
+    place: &Place,
+    file: Option<RootId>,
+) -> Result<Option<RootId>, Failure> {
+    let forgotten = store::summaries::forget_title(conn, place).await.or_fail()?;
+    let Some(file) = file else { return Ok(None) };
+    let containers: Vec<DocumentId> = place.containers(file.document()).iter().map(Place::id).collect();
+    let had_summary = containers.iter().any(|container| forgotten.contains(container));
+    let Some(parent_id) = containers.last().copied().filter(|_| had_summary) else { return Ok(None) };
+    for container in place.containers(file.document()) {
+        // A rollup of theirs that runs now has read the old title.
+        store::reservations::hold_for_edit(conn, &container, WriteMode::Itself).await.or_fail()?;
+    }
+    let what = Reopening { containers: &containers, tokens: 0 };
+    let Reopened { settled, failed } = store::edits::reopen(conn, None, what).await.or_fail()?;
+    let change = Frontier { in_flight: settled + failed, settled: -settled, failed: -failed, total: 0 };
+    store::ingest_nodes::count(conn, file.document(), change).await.or_fail()?;
+    let done = ChildrenDone { root_id: file, parent_id, done: 0, failed: 0 };
+    store::ingest_nodes::children_done(conn, &[done]).await.or_fail()?;
+    Ok(Some(file))
 }
 
 /// The most bytes of what a template was.

@@ -14,7 +14,10 @@ use crate::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
-use std::time::{Duration, Instant};
+use std::{
+    slice,
+    time::{Duration, Instant},
+};
 use svc_actors::{ErrorClass, Grant, Outcome, TaskFailure};
 use svc_ids::DocumentId;
 
@@ -67,15 +70,34 @@ struct Wanted {
     ask: Ask,
 }
 
+/// How long an attempt goes on asking.
+struct Clock {
+    /// When it began to ask.
+    begun: Option<Instant>,
+    /// The time after which the task goes on in another attempt.
+    enough: Duration,
+    /// It has got an answer, which the next attempt need not ask for.
+    has_gained: bool,
+}
+
+impl Clock {
+    fn new(deadline: Option<Duration>) -> Clock {
+        Clock { begun: None, enough: deadline.map_or(Duration::MAX, |deadline| deadline / 2), has_gained: false }
+    }
+
+    /// Whether the next attempt goes on. One that has got nothing goes on itself, however late it is, because the next one would be as late.
+    fn is_over(&self) -> bool {
+        self.has_gained && self.begun.is_some_and(|begun| begun.elapsed() >= self.enough)
+    }
+}
+
 /// The questions of one task.
 pub(super) struct Asking<'a> {
     tools: &'a Tools,
     grant: &'a Grant,
     /// The language model of the file's options; `None`: that of the settings.
     pub llm: Option<String>,
-    begun: Instant,
-    /// The time after which the task goes on in another attempt.
-    enough: Duration,
+    clock: Clock,
     /// The hashes of the questions that were answered.
     pub asked: Vec<Vec<u8>>,
     /// The questions that wait for a batch of a provider.
@@ -98,8 +120,7 @@ impl<'a> Asking<'a> {
             tools,
             grant,
             llm,
-            begun: Instant::now(),
-            enough: grant.deadline.map_or(Duration::MAX, |deadline| deadline / 2),
+            clock: Clock::new(grant.deadline),
             asked: Vec::new(),
             wanted: Vec::new(),
             wanted_bytes: 0,
@@ -137,8 +158,14 @@ impl<'a> Asking<'a> {
 
     /// The answer to one question, which its hash tells from others; an earlier one if there is one.
     pub async fn asked(&mut self, mut hash: Vec<u8>, mut ask: Ask) -> Result<Asked, TaskFailure> {
+        self.clock.begun.get_or_insert_with(Instant::now);
         let mut conn = self.tools.pool.acquire().await.classified()?;
-        let known = store::summaries::answer(&mut conn, self.asker(), &hash).await.classified()?;
+        let mut known = store::summaries::answer(&mut conn, self.asker(), &hash).await.classified()?;
+        if known.as_ref().is_some_and(|known| known.answer.trim().is_empty()) {
+            // An answer without a letter tells nobody anything, so the model is asked again.
+            store::summaries::forget(&mut conn, slice::from_ref(&hash)).await.classified()?;
+            known = None;
+        }
         self.kept += usize::from(known.is_some());
         if known.is_none() && self.tools.batching.is_some() && !self.calls {
             match self.asked_later(&mut conn, hash, ask).await? {
@@ -152,7 +179,7 @@ impl<'a> Asking<'a> {
         drop(conn);
         let answer = match known {
             Some(answer) => answer,
-            None if self.begun.elapsed() > self.enough => {
+            None if self.clock.is_over() => {
                 let message = "the text takes more calls than one attempt has time for; the next one goes on";
                 return Err(TaskFailure::away("unfinished", message));
             }
@@ -163,6 +190,7 @@ impl<'a> Asking<'a> {
                 };
                 let mut conn = self.tools.pool.acquire().await.classified()?;
                 store::summaries::keep_answer(&mut conn, self.asker(), &hash, &answer).await.classified()?;
+                self.clock.has_gained = true;
                 answer
             }
         };
@@ -284,7 +312,7 @@ impl<'a> Asking<'a> {
     /// What the questions took, as evidence.
     pub fn took(&self, prompt: &str) -> Value {
         let calls = Calls { all: self.asked.len(), kept: self.kept, batched: self.batched };
-        took(prompt, &self.name, calls, self.tokens, self.begun)
+        took(prompt, &self.name, calls, self.tokens, self.clock.begun.unwrap_or_else(Instant::now))
     }
 }
 
@@ -312,4 +340,21 @@ pub(super) fn hash(parts: &[&str]) -> Vec<u8> {
         hash.update(part.as_bytes());
     }
     hash.finalize().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_that_is_late_before_it_asks_gets_one_answer_and_leaves_the_rest_to_the_next_one() {
+        let mut clock = Clock::new(Some(Duration::ZERO));
+        assert!(!clock.is_over(), "nothing was asked");
+        clock.begun = Some(Instant::now());
+        assert!(!clock.is_over(), "the next attempt would have to ask the same");
+        clock.has_gained = true;
+        assert!(clock.is_over());
+        let unbounded = Clock { has_gained: true, begun: clock.begun, ..Clock::new(None) };
+        assert!(!unbounded.is_over());
+    }
 }

@@ -8,8 +8,35 @@ use svc_ids::TaskId;
 #[derive(Clone, Debug)]
 pub struct BatchResult {
     pub custom_id: String,
-    /// The answer, or a code and a message.
-    pub answer: Result<LlmAnswer, (String, String)>,
+    pub answer: Result<LlmAnswer, Unanswered>,
+}
+
+/// Why there is no answer to a request, and what it took all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unanswered {
+    pub code: String,
+    pub message: String,
+    /// The model, as its provider names it; blank where it read nothing.
+    pub model: String,
+    pub prompt_tokens: i64,
+    pub completion_tokens: i64,
+}
+
+impl Unanswered {
+    /// Of a request that no model read.
+    pub fn new(code: &str, message: String) -> Unanswered {
+        Unanswered { code: code.to_owned(), message, ..Unanswered::default() }
+    }
+}
+
+impl BatchResult {
+    /// The model and its tokens, whether it answered or not.
+    fn took(&self) -> (&str, i64, i64) {
+        match &self.answer {
+            Ok(answer) => (answer.model.as_str(), answer.prompt_tokens, answer.completion_tokens),
+            Err(unanswered) => (unanswered.model.as_str(), unanswered.prompt_tokens, unanswered.completion_tokens),
+        }
+    }
 }
 
 /// What came back of a batch.
@@ -57,8 +84,8 @@ pub async fn record(conn: &mut PgConnection, batch_id: i64, results: &[BatchResu
     .execute(&mut *conn)
     .await?;
     let answers: Vec<Option<&LlmAnswer>> = results.iter().map(|result| result.answer.as_ref().ok()).collect();
-    let errors: Vec<Option<&(String, String)>> = results.iter().map(|result| result.answer.as_ref().err()).collect();
-    let of = |field: fn(&LlmAnswer) -> &str| answers.iter().map(|one| one.map(field)).collect::<Vec<_>>();
+    let errors: Vec<Option<&Unanswered>> = results.iter().map(|result| result.answer.as_ref().err()).collect();
+    let took: Vec<(&str, i64, i64)> = results.iter().map(BatchResult::took).collect();
     sqlx::query_as(
         "WITH came AS MATERIALIZED (
              SELECT * FROM unnest($2::text[], $3::text[], $4::boolean[], $5::text[], $6::bigint[], $7::bigint[], $8::text[], $9::text[])
@@ -75,11 +102,10 @@ pub async fn record(conn: &mut PgConnection, batch_id: i64, results: &[BatchResu
              ON CONFLICT DO NOTHING),
          used AS (
              INSERT INTO llm_usage AS u (day, purpose, model, is_batched, calls, failed_calls, prompt_tokens, completion_tokens)
-             SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, purpose, coalesce(model, ''), true, count(*), count(code),
-                    coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0)
+             SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, purpose, model, true, count(*), count(code), sum(prompt_tokens), sum(completion_tokens)
                FROM (SELECT CASE task_type WHEN 'extract:facts' THEN 'extract' ELSE 'summarize' END AS purpose, model, code, prompt_tokens, completion_tokens
                        FROM new) n
-              GROUP BY purpose, coalesce(model, '') ORDER BY 2, 3
+              GROUP BY purpose, model ORDER BY 2, 3
              ON CONFLICT (day, purpose, model, is_batched) DO UPDATE SET calls = u.calls + excluded.calls,
                 failed_calls = u.failed_calls + excluded.failed_calls, prompt_tokens = u.prompt_tokens + excluded.prompt_tokens,
                 completion_tokens = u.completion_tokens + excluded.completion_tokens)
@@ -91,13 +117,13 @@ pub async fn record(conn: &mut PgConnection, batch_id: i64, results: &[BatchResu
     )
     .bind(batch_id)
     .bind(&ids)
-    .bind(of(|answer| &answer.answer))
+    .bind(answers.iter().map(|one| one.map(|answer| answer.answer.as_str())).collect::<Vec<_>>())
     .bind(answers.iter().map(|one| one.map(|answer| answer.is_cut)).collect::<Vec<_>>())
-    .bind(of(|answer| &answer.model))
-    .bind(answers.iter().map(|one| one.map(|answer| answer.prompt_tokens)).collect::<Vec<_>>())
-    .bind(answers.iter().map(|one| one.map(|answer| answer.completion_tokens)).collect::<Vec<_>>())
-    .bind(errors.iter().map(|one| one.map(|(code, _)| code.as_str())).collect::<Vec<_>>())
-    .bind(errors.iter().map(|one| one.map(|(_, message)| storable(message).into_owned())).collect::<Vec<_>>())
+    .bind(took.iter().map(|(model, ..)| *model).collect::<Vec<_>>())
+    .bind(took.iter().map(|(_, prompt_tokens, _)| *prompt_tokens).collect::<Vec<_>>())
+    .bind(took.iter().map(|(.., completion_tokens)| *completion_tokens).collect::<Vec<_>>())
+    .bind(errors.iter().map(|one| one.map(|unanswered| unanswered.code.as_str())).collect::<Vec<_>>())
+    .bind(errors.iter().map(|one| one.map(|unanswered| storable(&unanswered.message).into_owned())).collect::<Vec<_>>())
     .fetch_one(conn)
     .await
 }

@@ -1,14 +1,17 @@
 //! The page of a document: why it is not done, and who may do what about it.
 use super::{Console, csrf};
 use crate::{
+    admin::{idle, of_root},
     principals::someone,
     queue,
     support::{TOKEN, TestApp, sample},
 };
 use reqwest::Method;
+use serde_json::json;
+use std::collections::BTreeSet;
 use svc_actors::WriteMode;
 use svc_client::{
-    Code, FileUpload,
+    Code, FileUpload, OptionalJson,
     wire::{
         AttemptOutcome, AuditAct, AuditQuery, DocumentPath, PageQuery, StoryQuery, TaskPath, TaskQuery, TaskStatus,
         UploadQuery,
@@ -74,7 +77,7 @@ async fn what_is_not_there_cannot_be_acted_on_and_a_number_leads_to_what_has_it(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_is_on_record() {
-    let app = crate::admin::idle().await;
+    let app = idle().await;
     let console = Console::of(&app).await;
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
     let owner = console.sign_in(TOKEN).await;
@@ -89,6 +92,107 @@ async fn a_cancel_is_on_record() {
     console.post(&format!("/documents/{id}/cancel"), Some(&owner), &[("csrf", &token)]).send().await.unwrap();
     let query = AuditQuery { document_id: Some(id), ..AuditQuery::default() };
     assert_eq!(app.client.list_audit(query).await.unwrap().entries.len(), 1);
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_which_nothing_has_run_yet_can_be_cancelled() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let owner = console.sign_in(TOKEN).await;
+    let path = format!("/documents/{id}");
+    let page = console.text(&path, &owner).await;
+    assert!(page.contains("No task has run here.") && page.contains("Retry what failed"), "{page}");
+    assert!(page.contains(&format!("action=\"{path}/cancel\"")), "{page}");
+    let token = csrf(&page);
+    let cancel = console.post(&format!("{path}/cancel"), Some(&owner), &[("csrf", &token)]).send().await.unwrap();
+    assert!(cancel.headers()["set-cookie"].to_str().unwrap().contains("Cancelled%20the%20ingestion"));
+    let page = console.text(&format!("{path}?look=2"), &owner).await;
+    assert!(!page.contains(&format!("action=\"{path}/cancel\"")), "{page}");
+    console.end().await;
+    app.end().await;
+}
+
+/// The documents that a page links to.
+fn linked(page: &str) -> BTreeSet<i64> {
+    let links = page.split("href=\"/documents/").skip(1).map(|rest| rest.split('"').next().unwrap());
+    links.map(|link| link.parse().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reprocess_is_seen_and_cancelled_at_its_file_and_what_belongs_to_it_leads_there() {
+    let mut app = TestApp::start().await;
+    let console = Console::of(&app).await;
+    let (id, _) = app.ingest(&sample("handbook.md")).await;
+    app.stop_worker().await;
+    let begun = app.client.reprocess_file(DocumentPath { id }, OptionalJson(None)).await.unwrap();
+    let root = begun.root_id;
+    let owner = console.sign_in(TOKEN).await;
+    let path = format!("/documents/{id}");
+    let page = console.text(&path, &owner).await;
+    assert!(page.contains("<h2>Reprocess</h2>") && page.contains("a reprocess builds another tree"), "{page}");
+    assert!(page.contains(&format!("/tasks?file={root}\"")) && page.contains("no worker is alive"), "{page}");
+    assert!(page.contains(&format!("action=\"{path}/cancel\"")), "{page}");
+    assert!(page.contains("Cancel the reprocess of") && !page.contains("It owes no work."), "{page}");
+
+    let task = app.client.list_tasks(of_root(root)).await.unwrap().tasks.remove(0);
+    assert_eq!((task.root_id, task.reprocess_of), (root, Some(id)));
+    // What a worker tells of its actors, and a task that has failed.
+    let now = chrono::Utc::now();
+    let actor = |kind: &str, children: Vec<serde_json::Value>| json!({"kind": kind, "state": "running", "since": now, "handled": 1, "queued": 0, "restarts": 0, "children": children});
+    let mut document = actor("document", Vec::new());
+    document["document_id"] = json!(root);
+    document["title"] = json!("handbook.md");
+    let tree = actor("root", vec![actor("documents", vec![document])]);
+    sqlx::query(
+        "INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease, beat_at, snapshot)
+         VALUES ('busy', gen_random_uuid(), '1', '{}', '{probe}', interval '10 minutes', now(), $1)",
+    )
+    .bind(json!({"taken_at": now, "actors": 3, "omitted": 0, "root": tree, "totals": [], "lanes": []}))
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let ended = async |status: &str, is_final: bool, error_type: Option<&str>| {
+        sqlx::query("UPDATE task_queue SET status = $2, final = $3, ready = NOT $3, error_type = $4 WHERE id = $1")
+            .bind(task.id)
+            .bind(status)
+            .bind(is_final)
+            .bind(error_type)
+            .execute(&app.pool)
+            .await
+            .unwrap();
+    };
+    let pages = ["/tasks".to_owned(), format!("/tasks/{}", task.id), "/actors".to_owned()];
+    let mut shown = Vec::new();
+    for page in &pages {
+        shown.push(console.text(page, &owner).await);
+    }
+    ended("failed", true, Some("permanent")).await;
+    shown.push(console.text("/failed", &owner).await);
+    ended("pending", false, None).await;
+    for page in shown {
+        let links = linked(&page);
+        assert!(links.contains(&id), "{page}");
+        for link in links {
+            assert_eq!(console.get(&format!("/documents/{link}"), &owner).await.status(), 200, "{link}: {page}");
+        }
+        assert!(!page.contains(&format!("/documents/{root}\"")), "{page}");
+    }
+    // Whoever has the number of the tree finds the file.
+    assert_eq!(linked(&console.text(&format!("/documents/{root}"), &owner).await), [id].into());
+    let reader = someone(&app, "reader").await;
+    let cookie = console.sign_in(&reader.secret).await;
+    assert_eq!(console.get(&format!("/documents/{root}"), &cookie).await.status(), 404);
+
+    let token = csrf(&page);
+    console.post(&format!("{path}/cancel"), Some(&owner), &[("csrf", &token)]).send().await.unwrap();
+    assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().reprocess, None);
+    let page = console.text(&format!("{path}?look=2"), &owner).await;
+    assert!(!page.contains("<h2>Reprocess</h2>") && page.contains("It owes no work."), "{page}");
+    assert_eq!(console.get(&format!("/documents/{root}?look=2"), &owner).await.status(), 404);
+    sqlx::query("DELETE FROM workers").execute(&app.pool).await.unwrap();
     console.end().await;
     app.end().await;
 }
@@ -126,6 +230,38 @@ async fn what_failed_is_tried_again_from_the_page_of_a_file_a_part_and_a_folder(
     let notice = retry(beside).await;
     assert!(notice.contains("Nothing%20has%20failed%20for%20good%20here."), "{notice}");
     forget_tries(&app).await;
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_for_good_is_found_behind_whatever_is_tried_again_by_itself() {
+    // More than are read at a time.
+    const AGAIN: i64 = 1_001;
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let root = queue::node(&app, None).await;
+    queue::task(&app, &root, WriteMode::Itself, 0, None).await;
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, status, ready, error_type, retry_after)
+         SELECT task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, 'failed', false, 'retryable', now() + interval '1 hour'
+           FROM task_queue, generate_series(1, $1) n",
+    )
+    .bind(AGAIN)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let failed = queue::task(&app, &root, WriteMode::Itself, 0, None).await;
+    app.client.cancel_task(TaskPath { id: failed.0 }).await.unwrap();
+    let owner = console.sign_in(TOKEN).await;
+    let token = csrf(&console.text("/", &owner).await);
+    for says in ["Queued%201%20task%20again.", "Nothing%20has%20failed%20for%20good%20here."] {
+        let retry = console.post(&format!("/documents/{}/retry", root.0), Some(&owner), &[("csrf", &token)]);
+        let notice = retry.send().await.unwrap().headers()["set-cookie"].to_str().unwrap().to_owned();
+        assert!(notice.contains(says), "{says}: {notice}");
+    }
+    assert_eq!(app.client.read_task(TaskPath { id: failed.0 }).await.unwrap().status, TaskStatus::Pending);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     console.end().await;
     app.end().await;
 }

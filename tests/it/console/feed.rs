@@ -28,6 +28,34 @@ async fn page(console: &Console, cookie: &str, says: &str) -> String {
     .await
 }
 
+/// Puts a message where the service puts what it gives up.
+async fn bury(feed: &Feed, id: &str, code: Option<&str>, sha256: &str) {
+    let mut table = FieldTable::default();
+    table.insert("svc-sha256".into(), text(sha256));
+    if let Some(code) = code {
+        table.insert("svc-code".into(), text(code));
+    }
+    let properties = BasicProperties::default().with_message_id(id.into()).with_user_id("guest".into());
+    let (exchange, options) = (format!("{}.dlx", feed.producer.prefix), Default::default());
+    let properties = properties.with_headers(table);
+    let sent = feed.producer.channel.basic_publish(exchange.as_str().into(), "".into(), options, b"x", properties);
+    sent.await.unwrap().await.unwrap();
+}
+
+/// The row of a message with this code in the page, and the fields of its form that leads there.
+fn row_of<'a>(page: &'a str, code: &str, action: &str) -> (&'a str, Vec<(&'a str, &'a str)>) {
+    let is_of_code = |row: &&str| row.contains(&format!("name=\"code\" value=\"{code}\""));
+    let mut rows = page.split("<tr id=\"").skip(1).map(|row| row.split("</tr>").next().unwrap());
+    let row = rows.find(is_of_code).unwrap_or_else(|| panic!("{code}: {page}"));
+    let (_, form) = row.split_once(&format!("action=\"/feed/dead/{action}\"")).unwrap();
+    let inputs = form.split("</form>").next().unwrap().split("<input type=\"hidden\" name=\"").skip(1);
+    let field = |input: &'a str| {
+        let (name, rest) = input.split_once("\" value=\"").unwrap();
+        (name, rest.split('"').next().unwrap())
+    };
+    (row.split('"').next().unwrap(), inputs.map(field).collect())
+}
+
 async fn lie_dead(feed: &Feed, number: u32) {
     until("the dead letters", async || (feed.producer.depth("dead").await == number).then_some(())).await;
 }
@@ -213,6 +241,110 @@ async fn a_page_does_not_grow_with_what_was_given_up() {
     lie_dead(&feed, DEAD).await;
     let dropped = feed.app.client.drop_dead(Json(DeadChoice { all: true, ..DeadChoice::default() })).await.unwrap();
     assert_eq!((dropped.taken, dropped.refused, dropped.more), (i64::from(DEAD), 0, false));
+    console.end().await;
+    feed.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_takes_more_messages_than_are_shown_says_so() {
+    const DEAD: u32 = 60;
+    let Some(feed) = feed(true, &[]).await else { return };
+    let console = Console::of(&feed.app).await;
+    let cookie = console.sign_in(TOKEN).await;
+    let sha256 = "0".repeat(64);
+    for number in 0..DEAD {
+        bury(&feed, &format!("m{number}"), Some("unknown_option"), &sha256).await;
+    }
+    bury(&feed, "other", Some("not_found"), &sha256).await;
+    lie_dead(&feed, DEAD + 1).await;
+    let page = page(&console, &cookie, "and 36 more").await;
+    let also = "also those that are not shown (61 lie here in all)?";
+    for says in [
+        format!("Drop every message with the code \u{2068}unknown_option\u{2069}, {also}"),
+        format!("Have every message with the code \u{2068}unknown_option\u{2069} tried once more, {also}"),
+        format!("Drop every message that was given up, {also}"),
+    ] {
+        assert!(page.contains(&format!("data-confirm=\"{says}")), "{says}: {page}");
+    }
+    assert!(page.contains("Drop all of this code") && page.contains("Replay all of this code"), "{page}");
+    let fields = [("csrf", csrf(&page)), ("code", "unknown_option".to_owned())];
+    let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let dropped = console.post("/feed/dead/drop", Some(&cookie), &fields).send().await.unwrap();
+    assert!(dropped.headers()["set-cookie"].to_str().unwrap().contains("Dropped%2060%20messages."));
+    lie_dead(&feed, 1).await;
+    feed.app.client.drop_dead(Json(DeadChoice { all: true, ..DeadChoice::default() })).await.unwrap();
+    console.end().await;
+    feed.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_messages_with_one_id_the_one_that_is_shown_is_dropped_or_replayed() {
+    let Some(feed) = feed(true, &[]).await else { return };
+    let console = Console::of(&feed.app).await;
+    let cookie = console.sign_in(TOKEN).await;
+    let (one, other) = ("1".repeat(64), "2".repeat(64));
+    bury(&feed, "same", Some("not_found"), &one).await;
+    bury(&feed, "same", Some("too_large"), &one).await;
+    bury(&feed, "same", Some("conflict"), &other).await;
+    bury(&feed, "same", None, &other).await;
+    lie_dead(&feed, 4).await;
+    let codes = async || {
+        let mut codes: Vec<Option<String>> =
+            feed.app.client.read_feed().await.unwrap().dead.into_iter().map(|letter| letter.code).collect();
+        codes.sort();
+        codes
+    };
+    let all = [None, Some("conflict"), Some("not_found"), Some("too_large")].map(|code| code.map(str::to_owned));
+    until("all are seen", async || (codes().await == all).then_some(())).await;
+    let shown = page(&console, &cookie, "given up as \u{2068}too_large\u{2069}, for good?").await;
+    let row = |code| row_of(&shown, code, "drop");
+    let (id, fields) = row("too_large");
+    assert!(id.starts_with("dead-") && shown.matches(&format!("id=\"{id}\"")).count() == 1, "{id}: {shown}");
+    let hash = format!("sha256:{one}");
+    for field in [("message_id", "same"), ("sha256", hash.as_str()), ("code", "too_large")] {
+        assert!(fields.contains(&field), "{field:?}: {fields:?}");
+    }
+    assert_eq!(row_of(&shown, "too_large", "replay").1, fields);
+    let ids = ["not_found", "conflict", ""].map(|code| row(code).0);
+    let act = async |action: &str, fields: &[(&str, &str)]| {
+        let answer = console.post(&format!("/feed/dead/{action}"), Some(&cookie), fields).send().await.unwrap();
+        answer.headers()["set-cookie"].to_str().unwrap().to_owned()
+    };
+    assert!(act("drop", &fields[..]).await.contains("Dropped%201%20message."));
+    until("the others are left", async || (codes().await == all[..3]).then_some(())).await;
+    // The rows of the others are what they were.
+    let left = page(&console, &cookie, "given up by the broker").await;
+    assert_eq!(["not_found", "conflict", ""].map(|code| row_of(&left, code, "drop").0), ids);
+    // One without a code is not taken for one that has a code.
+    let (_, fields) = row_of(&left, "", "drop");
+    assert!(act("drop", &fields[..]).await.contains("Dropped%201%20message."));
+    until("two are left", async || (codes().await == all[1..3]).then_some(())).await;
+
+    let of_id = || DeadChoice { message_id: Some("same".to_owned()), ..DeadChoice::default() };
+    let code = |code: &str| Some(code.to_owned());
+    for nothing in [
+        DeadChoice { sha256: code("sha256:3"), ..of_id() },
+        DeadChoice { code: code("too_large"), ..of_id() },
+        DeadChoice { code: code("conflict"), sha256: Some(hash.clone()), ..of_id() },
+        DeadChoice { code: code(""), ..of_id() },
+    ] {
+        for done in [
+            feed.app.client.drop_dead(Json(nothing.clone())).await.unwrap(),
+            feed.app.client.replay_dead(Json(nothing.clone())).await.unwrap(),
+        ] {
+            assert_eq!((done.taken, done.refused), (0, 0), "{nothing:?}");
+        }
+    }
+    for refused in [
+        DeadChoice { code: code(""), ..DeadChoice::default() },
+        DeadChoice { sha256: Some(hash.clone()), ..DeadChoice::default() },
+        DeadChoice { code: code("conflict"), sha256: Some(hash.clone()), ..DeadChoice::default() },
+        DeadChoice { sha256: Some(hash.clone()), all: true, ..DeadChoice::default() },
+    ] {
+        assert_eq!(feed.app.client.drop_dead(Json(refused)).await.unwrap_err().code, Code::InvalidField);
+    }
+    let done = feed.app.client.drop_dead(Json(DeadChoice { all: true, ..DeadChoice::default() })).await.unwrap();
+    assert_eq!(done.taken, 2);
     console.end().await;
     feed.end().await;
 }

@@ -2,7 +2,7 @@
 use super::{Console, csrf};
 use crate::{
     admin::idle,
-    principals::{grant, someone},
+    principals::{grant, new_token, someone},
     queue::{node, task},
     support::{TOKEN, TestApp, Wish, document, http, until},
 };
@@ -13,7 +13,7 @@ use svc::store::workers::{self, WorkerRow};
 use svc_actors::WriteMode;
 use svc_client::{
     Json,
-    wire::{ApiTokenPath, DocumentPath, GrantPath, GrantRight, WaitQuery},
+    wire::{ApiTokenPath, DocumentPath, GrantPath, GrantRight, PrincipalPath, WaitQuery},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,6 +198,48 @@ async fn a_session_that_ends_here_ends_for_its_live_pages_at_once() {
     assert_eq!(sees().await, 200);
     app.client.delete_grant(GrantPath { id: closed, principal_id: who.id }).await.unwrap();
     assert_eq!(sees().await, 404);
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_signs_in_again_and_again_signs_nobody_else_out() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let owner = console.sign_in(TOKEN).await;
+    let who = someone(&app, "viewer").await;
+    let first = console.sign_in(&who.secret).await;
+    // Stands for as many times that somebody has signed in.
+    let signed_in = async |token_id: i64, times: i64| {
+        sqlx::query(
+            "INSERT INTO console_sessions (hash, token_id, csrf)
+             SELECT sha256(convert_to(format('%s %s', $1::bigint, n), 'UTF8')), $1, 'c' FROM generate_series(1, $2) n",
+        )
+        .bind(token_id)
+        .bind(times)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    };
+    let count = async |of: &'static str| -> i64 {
+        let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM console_sessions WHERE {of}"));
+        sqlx::query_scalar(query).fetch_one(&app.pool).await.unwrap()
+    };
+    signed_in(who.token_id, 1_000).await;
+    let latest = console.sign_in(&who.secret).await;
+    let answers = async |path: &str, cookie: &str| console.get(path, cookie).await.status().as_u16();
+    assert_eq!(answers("/workers", &owner).await, 200, "the owner is signed in");
+    assert_eq!((answers("/documents", &latest).await, answers("/documents", &first).await), (200, 303));
+    assert_eq!((count("token_id IS NOT NULL").await, count("token_id IS NULL").await), (50, 1));
+    // With many tokens it goes no better.
+    for number in 0..25 {
+        let token = new_token(&format!("token {number}"));
+        let issued = app.client.issue_api_token(PrincipalPath { id: who.id }, Json(token)).await.unwrap();
+        signed_in(issued.token.id, 50).await;
+    }
+    let latest = console.sign_in(&who.secret).await;
+    assert_eq!((answers("/workers", &owner).await, answers("/documents", &latest).await), (200, 200));
+    assert_eq!((count("true").await, count("token_id IS NULL").await), (1_000, 1));
     console.end().await;
     app.end().await;
 }

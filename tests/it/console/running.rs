@@ -3,7 +3,7 @@ use super::Console;
 use crate::{
     admin::{idle, pretend},
     crash,
-    queue::{claim, node, task},
+    queue::{claim, finish, node, task},
     support::{TOKEN, TestApp, Wish, place, until},
 };
 use async_trait::async_trait;
@@ -290,6 +290,82 @@ async fn the_page_of_every_task_of_a_random_queue_says_what_the_api_says() {
     app.client.resume_task_type(TaskTypePath { task_type: "paused".to_owned() }).await.unwrap();
     for table in ["task_reservation", "task_queue", "workers"] {
         sqlx::query(sqlx::AssertSqlSafe(format!("DELETE FROM {table}"))).execute(&app.pool).await.unwrap();
+    }
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_ended_a_task_counts_as_ended() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    pretend(&app, "w", &[], false).await;
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await);
+    }
+    let &[done, broken, again, last] = &ids[..] else { panic!("{ids:?}") };
+    sqlx::query("UPDATE task_queue SET max_retries = 1 WHERE id = $1").bind(last).execute(&app.pool).await.unwrap();
+    let grants = claim(&app, 4).await;
+    let of = |id: TaskId| grants.iter().find(|grant| grant.task_id == id).unwrap();
+    assert!(finish(&app.pool, of(done)).await);
+    let mut conn = app.pool.acquire().await.unwrap();
+    for (id, failure, delay) in [
+        (broken, TaskFailure::permanent("x", "y"), Duration::ZERO),
+        (again, TaskFailure::retryable("x", "y"), Duration::from_secs(3600)),
+        (last, TaskFailure::retryable("x", "y"), Duration::ZERO),
+    ] {
+        tasks::fail(&mut conn, of(id), &failure, "w", delay).await.unwrap();
+    }
+    let grants = claim(&app, 4).await;
+    assert_eq!(grants.iter().map(|grant| grant.task_id).collect::<Vec<_>>(), [last]);
+    tasks::fail(&mut conn, &grants[0], &TaskFailure::retryable("x", "y"), "w", Duration::ZERO).await.unwrap();
+    drop(conn);
+    // A task that was handed to a batch or lost its worker goes on as well.
+    sqlx::query(
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, worker, started_at, param_fingerprint)
+         SELECT scope_document_id, id, task_type, 1, unnest('{batched,lease_lost}'::text[]), 'w', now(), '' FROM task_queue WHERE id = $1",
+    )
+    .bind(again)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let overview = until("an overview of what ended", async || {
+        let overview = app.client.read_overview().await.unwrap();
+        overview.throughput.iter().any(|minute| minute.lost > 0).then_some(overview)
+    })
+    .await;
+    let of_type = overview.task_types.iter().find(|row| row.task_type == "test").unwrap().ended_a_minute;
+    let of_worker = overview.workers.iter().find(|worker| worker.worker_id == "w").unwrap().ended_a_minute;
+    assert_eq!((of_type, of_worker), (3, 3), "one is done, one broken, and one was tried for the last time");
+    let page = console.text("/", &console.sign_in(TOKEN).await).await;
+    assert!(page.contains("<b>3</b><span>ended in the last minute"), "{page}");
+    for table in ["task_attempts", "task_queue", "workers"] {
+        sqlx::query(sqlx::AssertSqlSafe(format!("DELETE FROM {table}"))).execute(&app.pool).await.unwrap();
+    }
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_is_made_of_an_overview_says_when_that_was_taken() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let cookie = console.sign_in(TOKEN).await;
+    let taken = || app.service.sampler.known().overview.map(|(_, overview)| overview.at);
+    for path in ["/", "/workers"] {
+        let mut looks = 0;
+        until("an overview of an earlier second", async || {
+            // Each look has an address of its own, since a page is kept for a moment.
+            looks += 1;
+            let (before, looked) = (taken(), chrono::Utc::now());
+            let page = console.text(&format!("{path}?look={looks}"), &cookie).await;
+            let at = before.filter(|at| taken() == Some(*at))?;
+            let said = format!("as of {} UTC", at.format("%H:%M:%S"));
+            assert!(page.contains(&said), "{said}: {page}");
+            (at.timestamp() < looked.timestamp()).then_some(())
+        })
+        .await;
     }
     console.end().await;
     app.end().await;

@@ -6,9 +6,16 @@ use crate::{
     support::{
         TOKEN, TestApp, Wish,
         broker::{self, Broker},
+        http,
         proxy::{Proxy, Weather},
         until,
     },
+};
+use axum::{
+    Router,
+    extract::Request,
+    http::{StatusCode, header},
+    response::{Html, IntoResponse},
 };
 use serde_json::{Value, json};
 use std::{
@@ -284,4 +291,99 @@ async fn files_are_held_while_the_broker_is_away_and_sent_when_it_is_back() {
     assert!(accepted > 0);
     assert_eq!((count(&feed.app.pool, "bulk_message").await, stored(&feed.app).await), (200, (200, 200)));
     feed.end().await;
+}
+
+/// The address of a proxy that refuses a body of more than 10,000 bytes with a page of its own, and passes on all others.
+async fn strict_proxy(app: &TestApp) -> String {
+    let (client, base) = (http(), app.base.clone());
+    let pass = move |request: Request| {
+        let (client, base) = (client.clone(), base.clone());
+        async move {
+            let (mut head, body) = request.into_parts();
+            let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+            if body.len() > 10_000 {
+                return (StatusCode::PAYLOAD_TOO_LARGE, Html("<h1>413 Request Entity Too Large</h1>")).into_response();
+            }
+            head.headers.remove(header::HOST);
+            let request = client.request(head.method, format!("{base}{}", head.uri)).headers(head.headers);
+            let answer = request.body(body).send().await.unwrap();
+            (answer.status(), answer.bytes().await.unwrap()).into_response()
+        }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(pass)).await });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_a_proxy_refuses_is_named_and_the_others_are_sent() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let work = tempfile::tempdir().unwrap();
+    let (root, journal) = (work.path().join("root"), work.path().join("journal"));
+    fs::create_dir(&root).unwrap();
+    for number in 0..5 {
+        fs::write(root.join(format!("{number}.md")), note(60_000 + number)).unwrap();
+    }
+    fs::write(root.join("large.txt"), "x".repeat(20_000)).unwrap();
+    let address = strict_proxy(&app).await;
+    let mut command = by_uploads(&app, &journal, &[&text(&root), "--patience", "2"]);
+    command.env("SVC_URL", address);
+    let output = ran(command).await;
+    assert_eq!((account(&output), output.status.code()), ([6, 5, 0, 1, 0, 0, 0], Some(3)), "{output:?}");
+    let said = lines(&output);
+    let (file, reason) = (said[0]["file"].as_str().unwrap(), said[0]["reason"].as_str().unwrap());
+    assert!(said.len() == 2 && file.ends_with("large.txt"), "{said:?}");
+    assert!(reason.contains("status 413") && reason.contains("raise its limit"), "{reason}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_gets_shorter_while_it_is_sent_is_left_and_the_others_are_sent() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let proxy = Proxy::of_service(app.base.trim_start_matches("http://").parse().unwrap()).await;
+    let work = tempfile::tempdir().unwrap();
+    let (root, journal) = (work.path().join("root"), work.path().join("journal"));
+    fs::create_dir(&root).unwrap();
+    for number in 0..3 {
+        fs::write(root.join(format!("{number}.md")), note(61_000 + number)).unwrap();
+    }
+    // The file is larger than the buffers of the sockets on its way.
+    let large = root.join("large.txt");
+    fs::write(&large, "x".repeat(48 << 20)).unwrap();
+    proxy.set(Weather::Blackhole);
+    let mut command = by_uploads(&app, &journal, &[&text(&root), "--patience", "2"]);
+    command.env("SVC_URL", format!("http://{}", proxy.address)).env("SVC_BULK_INLINE_BYTES", "1 KiB");
+    let running = tokio::spawn(ran(command));
+    let uploads = || proxy.times_heard("POST /ingest/file");
+    until("all uploads to begin", async || (uploads() == 4).then_some(())).await;
+    fs::OpenOptions::new().write(true).open(&large).unwrap().set_len(1_000).unwrap();
+    proxy.set(Weather::Fair);
+    let output = running.await.unwrap();
+    assert_eq!((account(&output), output.status.code()), ([4, 3, 0, 0, 0, 1, 0], Some(3)), "{output:?}");
+    let left = lines(&output).remove(0);
+    assert!(left["file"].as_str().unwrap().ends_with("large.txt"), "{left}");
+    assert_eq!((&left["outcome"], &left["reason"]), (&json!("left"), &json!("it changed while it was sent")));
+    assert_eq!(uploads(), 4, "what is no longer as it was read is not sent again");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_files_are_sent_though_nobody_reads_what_is_said_of_them() {
+    const FILES: usize = 50;
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let work = tempfile::tempdir().unwrap();
+    let (root, journal) = (work.path().join("root"), work.path().join("journal"));
+    fs::create_dir(&root).unwrap();
+    for number in 0..FILES {
+        fs::write(root.join(format!("{number}.md")), note(62_000 + number)).unwrap();
+    }
+    let mut command = by_uploads(&app, &journal, &[&text(&root), "--options", r#"{"nonsense": {}}"#]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let journaled = fs::read_to_string(&journal).unwrap();
+    assert_eq!(journaled.matches(r#""outcome":"rejected""#).count(), FILES, "{journaled}");
+    app.end().await;
 }

@@ -22,7 +22,7 @@ use std::{
 };
 use svc_client::{
     Json,
-    wire::{DocumentPath, LlmBatchOutcome, Settled, TaskPath, TaskStatus, WaitQuery},
+    wire::{DocumentPath, LlmBatchOutcome, LlmUsageQuery, Settled, TaskPath, TaskStatus, WaitQuery},
 };
 
 #[tokio::test]
@@ -206,6 +206,12 @@ async fn a_model_that_only_thinks_is_asked_once_more_not_to_before_its_task_fail
             assert_eq!(of_file["effective_content"]["text"], "About ovens.");
         }
     }
+    // What was only thought is paid for too.
+    let usage = app.client.read_llm_usage(LlmUsageQuery::default()).await.unwrap().usage;
+    let of_batches: Vec<_> = usage.iter().filter(|used| used.batched).collect();
+    assert_eq!(of_batches.len(), 1, "{usage:?}");
+    assert_eq!((of_batches[0].calls, of_batches[0].failed_calls), (4, 3));
+    assert_eq!((of_batches[0].prompt_tokens, of_batches[0].completion_tokens), (280, 28));
     // Whoever has the task retried has the model asked again.
     provider.will_say(|_| Says::Text("About volcanoes.".into()));
     let failed = tasks(&app, TaskStatus::Failed).await;

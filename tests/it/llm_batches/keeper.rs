@@ -36,6 +36,15 @@ pub(super) fn keeper(app: &TestApp, provider: &BatchProvider, batching: &Arc<Bat
     Keeper::new(app.pool.clone(), settings)
 }
 
+/// Ends the connection by which a keeper is the only one that moves the batches of Anthropic on.
+pub(super) async fn cut_off(app: &TestApp) {
+    let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1::bigint::oid AND granted
+                  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let key = AdvisoryLock::LlmBatches.key() + ProviderName::Anthropic as i64;
+    let cut: i64 = sqlx::query_scalar(cut).bind(key).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(cut, 1);
+}
+
 /// Waits until so many summaries are in batches, the last one of which is open, however often they failed before.
 async fn parked(app: &TestApp, count: usize) {
     until("the summary in a batch", async || {
@@ -137,16 +146,12 @@ async fn a_batch_whose_keeper_was_cut_off_while_it_kept_results_does_not_end_bef
 
     let mut held = transaction::begin(&app.pool).await.unwrap();
     sqlx::query("SELECT 1 FROM llm_batch_requests FOR UPDATE").execute(&mut *held).await.unwrap();
-    let cut_off = async {
+    let cutting = async {
         until_a_statement_waits(&app.pool).await;
-        let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1::bigint::oid AND granted
-                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        let key = AdvisoryLock::LlmBatches.key() + ProviderName::Anthropic as i64;
-        let cut: i64 = sqlx::query_scalar(cut).bind(key).fetch_one(&app.pool).await.unwrap();
-        assert_eq!(cut, 1);
+        cut_off(&app).await;
         held.rollback().await.unwrap();
     };
-    let (passed, ()) = tokio::join!(keeper.pass(true), cut_off);
+    let (passed, ()) = tokio::join!(keeper.pass(true), cutting);
     assert!(matches!(passed, Err(KeeperError::Database(_))), "{passed:?}");
     assert_eq!(batches(&app).await[0].state, LlmBatchState::Submitted);
 

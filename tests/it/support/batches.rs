@@ -38,6 +38,8 @@ pub enum Fate {
     Refused(u16),
     /// The call is done, and its answer never comes.
     Held,
+    /// The call is done, and its answer comes when the test lets it go.
+    HeldUntilReleased,
     /// The call is held before anything is done.
     HeldBefore,
 }
@@ -48,6 +50,8 @@ pub enum Ends {
     Completed,
     Expired,
     Failed,
+    /// It fails because the provider has as many tokens in hand as it takes.
+    Limited,
 }
 
 type Answer = Box<dyn FnMut(&Asked) -> Says + Send>;
@@ -72,6 +76,8 @@ pub struct Batch {
     pub requests: Vec<Asked>,
     pub key: Option<String>,
     pub bytes: usize,
+    /// The file that it was made of.
+    file: Option<String>,
     ends: Option<Ends>,
     cancelled: bool,
     created: i64,
@@ -106,6 +112,7 @@ pub struct BatchProvider {
     pub base: String,
     inner: Arc<Mutex<Inner>>,
     called: Arc<Notify>,
+    released: Arc<Notify>,
 }
 
 impl BatchProvider {
@@ -123,7 +130,12 @@ impl BatchProvider {
             ends_at_once: false,
             next: 0,
         };
-        let provider = BatchProvider { base, inner: Arc::new(Mutex::new(inner)), called: Arc::default() };
+        let provider = BatchProvider {
+            base,
+            inner: Arc::new(Mutex::new(inner)),
+            called: Arc::default(),
+            released: Arc::default(),
+        };
         let router = axum::Router::new().fallback(handle).with_state(provider.clone());
         let router = router.layer(axum::extract::DefaultBodyLimit::disable());
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -156,13 +168,27 @@ impl BatchProvider {
 
     /// Ends the batches that are not over.
     pub fn end(&self, ends: Ends) {
+        self.end_those(ends, |_| true);
+    }
+
+    /// Ends one batch, if it is not over.
+    pub fn end_one(&self, id: &str, ends: Ends) {
+        self.end_those(ends, |batch| batch.id == id);
+    }
+
+    fn end_those(&self, ends: Ends, is_meant: impl Fn(&Batch) -> bool) {
         let mut inner = self.inner();
         let inner = &mut *inner;
-        for batch in inner.batches.iter_mut().filter(|batch| batch.ends.is_none()) {
+        for batch in inner.batches.iter_mut().filter(|batch| batch.ends.is_none() && is_meant(batch)) {
             batch.ends = Some(ends);
             batch.lines = lines(batch, &mut inner.answer);
             (inner.spoil)(&mut batch.lines);
         }
+    }
+
+    /// Lets a held answer go.
+    pub fn release(&self) {
+        self.released.notify_one();
     }
 
     pub fn batches(&self) -> Vec<Batch> {
@@ -212,7 +238,8 @@ fn lines(batch: &Batch, answer: &mut Answer) -> Vec<String> {
     let is_anthropic = batch.id.starts_with("msgbatch");
     let mut lines = Vec::new();
     for asked in batch.requests.iter().rev() {
-        let says = if batch.ends == Some(Ends::Failed) { Says::Nothing } else { answer(asked) };
+        let has_failed = matches!(batch.ends, Some(Ends::Failed | Ends::Limited));
+        let says = if has_failed { Says::Nothing } else { answer(asked) };
         let says = if batch.cancelled { Says::Expires } else { says };
         let line = match (says, is_anthropic) {
             (Says::Nothing, _) => continue,
@@ -308,6 +335,11 @@ async fn handle(
             provider.act(&call, &head, &uri, &body);
             std::future::pending().await
         }
+        Fate::HeldUntilReleased => {
+            let answer = provider.act(&call, &head, &uri, &body);
+            provider.released.notified().await;
+            answer
+        }
         Fate::HeldBefore => std::future::pending().await,
     }
 }
@@ -383,6 +415,7 @@ impl BatchProvider {
                     requests: requests.collect(),
                     key: asked["metadata"]["svc_batch"].as_str().map(str::to_owned),
                     bytes: file.len(),
+                    file: asked["input_file_id"].as_str().map(str::to_owned),
                     ends: None,
                     cancelled: false,
                     created,
@@ -429,6 +462,7 @@ impl BatchProvider {
                     requests: requests.collect(),
                     key: None,
                     bytes: body.len(),
+                    file: None,
                     ends: None,
                     cancelled: false,
                     created,
@@ -504,13 +538,20 @@ fn shown(batch: &Batch) -> Value {
         Some(_) if batch.cancelled => "cancelled",
         Some(Ends::Completed) => "completed",
         Some(Ends::Expired) => "expired",
-        Some(Ends::Failed) => "failed",
+        Some(Ends::Failed | Ends::Limited) => "failed",
+    };
+    let errors = match batch.ends {
+        Some(Ends::Failed) => json!({"data": [{"code": "invalid", "message": "The file is not readable."}]}),
+        Some(Ends::Limited) => {
+            json!({"data": [{"code": "token_limit_exceeded", "message": "Enqueued token limit reached."}]})
+        }
+        _ => Value::Null,
     };
     let file = |kind: &str| batch.ends.map(|_| format!("{kind}-of-{}", batch.id));
     json!({
         "id": batch.id, "object": "batch", "status": status, "created_at": batch.created, "expires_at": batch.created + 86_400,
-        "metadata": {"svc_batch": batch.key}, "output_file_id": file("output"), "error_file_id": file("errors"),
-        "errors": if batch.ends == Some(Ends::Failed) { json!({"data": [{"code": "invalid", "message": "The file is not readable."}]}) } else { Value::Null },
+        "metadata": {"svc_batch": batch.key}, "input_file_id": batch.file, "output_file_id": file("output"),
+        "error_file_id": file("errors"), "errors": errors,
     })
 }
 

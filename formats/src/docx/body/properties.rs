@@ -59,12 +59,26 @@ impl<R: Read> Converter<'_, R> {
             let Some(run) = converter.runs.last_mut() else { return };
             match element.name.as_str() {
                 "vanish" => run.hidden = Some(styles::is_on(element)),
+                "vertAlign" => run.is_raised = element.value() == Some("superscript"),
+                "rFonts" => {
+                    run.font = element.attribute("ascii").or(element.attribute("hAnsi")).map(str::to_owned);
+                }
                 "rStyle" if run.hidden.is_none() => {
                     run.hidden = element.value().filter(|style| converter.styles.hides(style)).map(|_| true);
                 }
                 _ => {}
             }
         })
+    }
+
+    /// Reads what a field of a form shows: Word keeps it apart from the text.
+    pub(super) fn form_field(&mut self) -> Result<(), FormatError> {
+        let mut form = FormField::default();
+        self.properties(|_, element| form.note(element))?;
+        if let (Some(Frame::Paragraph(paragraph)), Some(shown)) = (self.frames.last_mut(), form.shown()) {
+            paragraph.fields.shows(shown);
+        }
+        Ok(())
     }
 
     pub(super) fn cell_properties(&mut self) -> Result<(), FormatError> {
@@ -102,6 +116,43 @@ impl<R: Read> Converter<'_, R> {
                 _ => {}
             }
         })
+    }
+}
+
+/// A box that may be ticked, or a list of which one entry is chosen.
+#[derive(Default)]
+struct FormField {
+    is_box: bool,
+    is_ticked: Option<bool>,
+    default: Option<String>,
+    chosen: Option<usize>,
+    entries: Vec<String>,
+}
+
+impl FormField {
+    /// Word allows 25 entries.
+    const MOST_ENTRIES: usize = 1_000;
+
+    fn note(&mut self, element: &Element) {
+        let value = element.value().map(str::to_owned);
+        match element.name.as_str() {
+            "checkBox" => self.is_box = true,
+            "checked" => self.is_ticked = Some(styles::is_on(element)),
+            "default" => self.default = value,
+            "result" => self.chosen = value.and_then(|value| value.parse().ok()),
+            "listEntry" if self.entries.len() < Self::MOST_ENTRIES => self.entries.extend(value),
+            _ => {}
+        }
+    }
+
+    fn shown(mut self) -> Option<String> {
+        let default = self.default.as_deref();
+        if self.is_box {
+            let is_ticked = self.is_ticked.unwrap_or(matches!(default, Some("1" | "true" | "on")));
+            return Some(if is_ticked { "☒" } else { "☐" }.to_owned());
+        }
+        let chosen = self.chosen.or_else(|| default?.parse().ok()).unwrap_or_default();
+        (chosen < self.entries.len()).then(|| self.entries.swap_remove(chosen))
     }
 }
 

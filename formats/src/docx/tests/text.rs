@@ -107,6 +107,52 @@ fn characters_that_are_elements_are_read() {
 }
 
 #[test]
+fn glyphs_emoji_and_raised_numbers_are_read_as_they_are_shown() {
+    let emoji = r#"<w:p><w:r><w:t>Hi </w:t></w:r><w:r><mc:AlternateContent><mc:Choice Requires="w16se"><w16se:symEx w16se:char="1F60F"/></mc:Choice>
+        <mc:Fallback><w:t>😏</w:t></mc:Fallback></mc:AlternateContent></w:r></w:p>"#;
+    assert_eq!(read(emoji).text, "Hi 😏");
+    let symbol = "<w:p><w:r><w:rPr><w:rFonts w:ascii=\"Symbol\" w:hAnsi=\"Symbol\"/></w:rPr><w:t>\u{F061}</w:t></w:r><w:r><w:t>\u{F061}</w:t></w:r></w:p>";
+    assert_eq!(read(symbol).text, "α\u{F061}");
+    let raised =
+        |text: &str| format!(r#"<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>{text}</w:t></w:r>"#);
+    let body = [run("10"), raised("6"), run(" in 2019"), raised("3"), run(" m"), raised("2"), run(" 1"), raised("st")];
+    assert_eq!(read(&format!("<w:p>{}</w:p>", body.concat())).text, "10^6 in 2019^3 m2 1st");
+}
+
+#[test]
+fn what_is_ticked_or_chosen_in_a_form_is_text() {
+    let field = |data: &str, result: &str| {
+        let begin = format!(
+            r#"<w:r><w:fldChar w:fldCharType="begin"><w:ffData><w:name w:val="x"/>{data}</w:ffData></w:fldChar></w:r>"#
+        );
+        let result = if result.is_empty() {
+            String::new()
+        } else {
+            format!(r#"<w:r><w:fldChar w:fldCharType="separate"/></w:r>{}"#, run(result))
+        };
+        format!(
+            r#"{begin}<w:r><w:instrText>FORM</w:instrText></w:r>{result}<w:r><w:fldChar w:fldCharType="end"/></w:r>"#
+        )
+    };
+    let list = |result: &str| {
+        format!(r#"<w:ddList>{result}<w:listEntry w:val="Red"/><w:listEntry w:val="Green"/></w:ddList>"#)
+    };
+    for (data, result, shown) in [
+        (r#"<w:checkBox><w:default w:val="0"/><w:checked/></w:checkBox>"#.to_owned(), "", "☒"),
+        (r#"<w:checkBox><w:default w:val="1"/><w:checked w:val="0"/></w:checkBox>"#.to_owned(), "", "☐"),
+        (r#"<w:checkBox><w:default w:val="1"/></w:checkBox>"#.to_owned(), "", "☒"),
+        (list(r#"<w:result w:val="1"/>"#), "", "Green"),
+        (list(""), "", "Red"),
+        (list(r#"<w:result w:val="1"/>"#), "Green", "Green"),
+        (list(r#"<w:result w:val="7"/>"#), "", ""),
+        ("<w:textInput/>".to_owned(), "typed", "typed"),
+    ] {
+        let body = format!("<w:p>{}{}{}</w:p>", run("a "), field(&data, result), run(" b"));
+        assert_eq!(read(&body).text, format!("a {shown} b"), "{data} {result}");
+    }
+}
+
+#[test]
 fn mathematics_and_ruby_are_text() {
     let body = "<w:p><m:oMathPara><m:oMath><m:r><m:rPr/><w:rPr/><m:t>x=1</m:t></m:r></m:oMath></m:oMathPara>\
         <w:r><w:ruby><w:rubyPr/><w:rt><w:r><w:t>かん</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>漢</w:t></w:r></w:rubyBase></w:ruby></w:r></w:p>";

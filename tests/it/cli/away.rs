@@ -1,0 +1,42 @@
+//! What brings files in while the service is away.
+use super::{before, end_of, lines, some_files, start, text};
+use crate::support::{TestApp, Wish, proxy::Weather, sample, until};
+use std::time::{Duration, Instant};
+
+#[tokio::test]
+async fn a_service_that_is_not_there_is_said_once_and_at_once() {
+    let (one, other) = (sample("handbook.md").display().to_string(), sample("empty.txt").display().to_string());
+    for arguments in [&["ingest", &one, &other][..], &["fetch", "http://example.org/heron", "2301.00001"]] {
+        let begun = Instant::now();
+        let done = end_of(start("http://127.0.0.1:9", arguments)).await;
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("start `svc serve`") && said.lines().count() == 1, "{arguments:?}: {said}");
+        assert!(done.stdout.is_empty(), "no file was refused: {}", text(&done.stdout));
+        assert!(begun.elapsed() < Duration::from_secs(50), "{arguments:?}: nobody waits for what is not there");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_wait_for_a_service_that_goes_away_for_a_moment() {
+    const FILES: usize = 24;
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let folder = some_files(&app, FILES);
+    let proxy = before(&app).await;
+    proxy.set(Weather::Slow(Duration::from_millis(20)));
+    let ingest = start(&format!("http://{}", proxy.address), &["ingest", "--no-wait", &folder.display().to_string()]);
+    until("some files to be stored", async || {
+        let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM document_blobs").fetch_one(&app.pool).await.unwrap();
+        (stored >= 4).then_some(())
+    })
+    .await;
+    proxy.set(Weather::Cut);
+    until("the command to lose the service", async || (!proxy.is_carrying()).then_some(())).await;
+    proxy.set(Weather::Fair);
+    let done = end_of(ingest).await;
+    assert!(done.status.success(), "{} {}", text(&done.stdout), text(&done.stderr));
+    let reports = lines(&done);
+    assert_eq!(reports.len(), FILES);
+    assert!(reports.iter().all(|report| report["document_id"].is_i64()), "{reports:?}");
+    app.end().await;
+}
