@@ -246,7 +246,7 @@ struct State {
     goal: Option<(Instant, Position)>,
     /// How long it took to reach the last goal.
     lag: Duration,
-    /// Whether it has reached a goal since it was away. Until then nobody knows how far behind it is.
+    /// Whether it has reached a goal since it was away for long. Until then nobody knows how far behind it is.
     has_caught_up: bool,
 }
 
@@ -254,6 +254,15 @@ impl State {
     fn unknown() -> State {
         let away = Some(("has not been asked yet".to_owned(), Instant::now()));
         State { away, goal: None, lag: Duration::ZERO, has_caught_up: false }
+    }
+
+    /// Ends the absence of a standby; says whether it was away. What one replays that was away for longer than a standby may be behind nobody knows.
+    fn is_back(&mut self) -> bool {
+        let Some((_, since)) = self.away.take() else { return false };
+        if since.elapsed() > FAR_BEHIND {
+            (self.goal, self.lag, self.has_caught_up) = (None, Duration::ZERO, false);
+        }
+        true
     }
 
     fn behind(&self) -> Duration {
@@ -331,10 +340,11 @@ impl Standby {
         match found {
             Ok(standing) => {
                 let mut state = self.lock();
+                let was_away = state.is_back();
                 if let Some(replayed) = standing.replayed {
                     state.measure(written, replayed);
                 }
-                if state.away.take().is_some() {
+                if was_away {
                     tracing::info!(standby = self.name, "a standby is there, and answers reads once it has caught up");
                 }
             }
@@ -345,11 +355,9 @@ impl Standby {
         metrics::gauge!(BEHIND_SECONDS, "standby" => self.name.clone()).set(behind.as_secs_f64());
     }
 
-    /// Notes why it answers nothing; how long that has been so goes on to count. What it replays meanwhile nobody knows, and another run of the
-    /// server may come back with less.
+    /// Notes why it answers nothing; how long that has been so goes on to count.
     fn is_away(&self, reason: String) {
         let mut state = self.lock();
-        state.has_caught_up = false;
         let since = state.away.take().map(|(_, since)| since);
         if since.is_none() {
             tracing::warn!(standby = self.name, reason, "a standby answers no reads, and the primary does");
@@ -469,8 +477,9 @@ mod tests {
         assert_eq!(replicas.state(), Err(about.clone()));
         let back = &replicas.standbys[0];
         back.is_away("does not answer".to_owned());
-        back.lock().away = None;
-        assert!(!back.is_usable() && back.is_catching_up(), "it may have been off for hours");
+        assert!(back.lock().is_back() && back.is_usable(), "one slow answer says nothing of what it has replayed");
+        back.lock().away = Some(("does not answer".to_owned(), long_ago));
+        assert!(back.lock().is_back() && !back.is_usable() && back.is_catching_up(), "it may have been off for hours");
     }
 
     #[test]

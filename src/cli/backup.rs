@@ -32,7 +32,10 @@ pub async fn backup(settings: &Settings, output: Output, arguments: &BackupArgum
         let most = before.and_then(|before| Ok(before.max(after?)));
         // A backup that does not say how much it lacks is better than none.
         most.inspect_err(|error| {
-            eprintln!("svc: the files in an object store cannot be counted: {}", one_line(&error.to_string(), 400));
+            crate::cli::output::tell!(
+                "svc: the files in an object store cannot be counted: {}",
+                one_line(&error.to_string(), 400)
+            );
         })
         .ok()
     };
@@ -102,7 +105,7 @@ async fn ended(
     let label = tokio::select! {
         done = work => done?,
         () = asked_to_stop() => {
-            eprintln!("{stopped}");
+            crate::cli::output::tell!("{stopped}");
             return Ok(ExitCode::from(INTERRUPTED));
         }
     };

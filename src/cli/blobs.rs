@@ -77,7 +77,7 @@ pub async fn blobs(settings: Settings, output: Output, arguments: BlobsArguments
     let ended = tokio::select! {
         ended = work => ended,
         () = asked_to_stop() => {
-            eprintln!("stopped: what was moved stays moved, and the same command goes on from here");
+            crate::cli::output::tell!("stopped: what was moved stays moved, and the same command goes on from here");
             Ok(ExitCode::from(INTERRUPTED))
         }
     };

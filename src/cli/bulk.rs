@@ -279,10 +279,13 @@ pub async fn bulk(settings: &Settings, output: Output, arguments: BulkArguments)
         }
     }
     if ingesting > 0 {
-        eprintln!("{} not ingested yet: svc status tells how it goes on", count(ingesting, "file is", "files are"));
+        crate::cli::output::tell!(
+            "{} not ingested yet: svc status tells how it goes on",
+            count(ingesting, "file is", "files are")
+        );
     }
     if *waiting > ingesting {
-        eprintln!(
+        crate::cli::output::tell!(
             "{} for an answer: the next run takes it, and one with --again asks anew",
             count(*waiting - ingesting, "file waits", "files wait")
         );
@@ -291,16 +294,16 @@ pub async fn bulk(settings: &Settings, output: Output, arguments: BulkArguments)
     let again = format!("run the same command again to go on: {} says what is done", arguments.journal.display());
     match done {
         None => {
-            eprintln!("stopped; {again}");
+            crate::cli::output::tell!("stopped; {again}");
             Ok(ExitCode::from(INTERRUPTED))
         }
         Some(Err(error)) => {
-            eprintln!("{again}");
+            crate::cli::output::tell!("{again}");
             Err(error)
         }
         Some(Ok(())) if is_whole => Ok(ExitCode::SUCCESS),
         Some(Ok(())) => {
-            eprintln!("{again}");
+            crate::cli::output::tell!("{again}");
             Ok(ExitCode::from(SOME_FAILED))
         }
     }

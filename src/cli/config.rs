@@ -39,7 +39,7 @@ pub fn config(settings: &Settings, output: Output, arguments: &ConfigArguments) 
         }
     }
     for warning in settings.warnings() {
-        eprintln!("svc: {warning}");
+        crate::cli::output::tell!("svc: {warning}");
     }
     Ok(ExitCode::SUCCESS)
 }

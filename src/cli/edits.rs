@@ -202,7 +202,7 @@ fn show(output: Output, done: &str, document: &DocumentResponse, warnings: &[Str
         }
     }
     for warning in warnings {
-        eprintln!("svc: {}", one_line(warning, 400));
+        crate::cli::output::tell!("svc: {}", one_line(warning, 400));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -48,8 +48,10 @@ pub async fn events(client: &Client<Remote>, output: Output, arguments: EventsAr
         }
     }
     match &following.last {
-        Some(last) => eprintln!("the events are kept: `svc events --since {last}` goes on after this one"),
-        None => eprintln!("nothing happened meanwhile"),
+        Some(last) => {
+            crate::cli::output::tell!("the events are kept: `svc events --since {last}` goes on after this one")
+        }
+        None => crate::cli::output::tell!("nothing happened meanwhile"),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -51,7 +51,7 @@ pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArgu
             outcome = service.patient(call) => outcome,
             _ = &mut interrupted => {
                 let left = arguments.addresses.len() - asked - 1;
-                eprintln!("the service goes on with {address}: `svc status` shows the queue; {left} addresses were not asked for");
+                crate::cli::output::tell!("the service goes on with {address}: `svc status` shows the queue; {left} addresses were not asked for");
                 return Ok(ExitCode::from(INTERRUPTED));
             }
         };

@@ -74,14 +74,15 @@ pub async fn import(client: &Client<Remote>, output: Output, arguments: ImportAr
     let again = "run the same command again to go on: lines that are stored are not stored twice";
     match done {
         None => {
-            eprintln!(
+            crate::cli::output::tell!(
                 "stopped at line {}; the {} documents that are stored are embedded in the background; {again}",
-                summary.lines, summary.stored
+                summary.lines,
+                summary.stored
             );
             return Ok(ExitCode::from(INTERRUPTED));
         }
         Some(Err(error)) => {
-            eprintln!("{} documents are stored; {again}", summary.stored);
+            crate::cli::output::tell!("{} documents are stored; {again}", summary.stored);
             return Err(error);
         }
         Some(Ok(())) => {}

@@ -155,13 +155,15 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
     let say_what_is_left = || {
         if reports.len() < number {
             let left = number - reports.len();
-            eprintln!("{left} files were not uploaded: run the same command again, which stores no file twice");
+            crate::cli::output::tell!(
+                "{left} files were not uploaded: run the same command again, which stores no file twice"
+            );
         }
     };
     match done {
         None => {
             let open = reports.iter().filter(|report| report.state == FileState::InFlight).count();
-            eprintln!(
+            crate::cli::output::tell!(
                 "{open} files continue in the background: `svc status` shows the queue, `svc cancel ID` ends one"
             );
             say_what_is_left();

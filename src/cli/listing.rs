@@ -42,7 +42,7 @@ impl<T: Serialize> Listing<T> {
     /// Says that there are more rows than those that were shown, if so.
     pub fn end(&self) {
         if self.is_cut {
-            eprintln!("… and more; raise --most to see them");
+            crate::cli::output::tell!("… and more; raise --most to see them");
         }
     }
 }

@@ -239,6 +239,8 @@ impl Command {
             | Command::Blobs(_)
             | Command::Reembed(_)
             | Command::Reindex(_)
+            | Command::Lint(_)
+            | Command::Shapes(_)
             | Command::Migrate(_) => true,
             _ => false,
         }
@@ -280,7 +282,7 @@ async fn unless_interrupted<T>(
     tokio::select! {
         answer = answer => Ok(Some(answer?)),
         _ = tokio::signal::ctrl_c() => {
-            eprintln!("{goes_on}");
+            crate::cli::output::tell!("{goes_on}");
             Ok(None)
         }
     }
@@ -324,7 +326,7 @@ pub fn main(types: TaskTypes) -> ExitCode {
 }
 
 fn not_withdrawn(name: &str, error: &std::io::Error) -> ExitCode {
-    eprintln!("{name}: the secrets cannot be taken out of the environment: {error}");
+    crate::cli::output::tell!("{name}: the secrets cannot be taken out of the environment: {error}");
     ExitCode::FAILURE
 }
 
@@ -335,7 +337,7 @@ fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("{name}: the runtime cannot start: {error}");
+            crate::cli::output::tell!("{name}: the runtime cannot start: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -346,7 +348,7 @@ fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>
             return ExitCode::SUCCESS;
         }
         // It may quote what somebody stored.
-        eprintln!("{name}: {}", output::harmless(&error.to_string()));
+        crate::cli::output::tell!("{name}: {}", output::harmless(&error.to_string()));
         match error {
             CliError::Settings(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,

@@ -35,6 +35,19 @@ macro_rules! say {
 }
 pub(super) use say;
 
+/// Tells a person something beside the output, whether or not anybody reads it.
+macro_rules! tell {
+    ($($text:tt)*) => {
+        $crate::cli::output::beside(format_args!($($text)*))
+    };
+}
+pub(crate) use tell;
+
+/// What [`tell!`] does.
+pub fn beside(text: Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// What [`say!`] does.
 pub fn print(text: Arguments<'_>) -> io::Result<()> {
     write(&format!("{}\n", harmless(&text.to_string())))

@@ -87,7 +87,7 @@ fn show(output: Output, what: &str, made: &PiecesResponse) -> Result<ExitCode, C
         Output::Table => say!("cut document {} into {} {what}", made.document_id, made.created.len()),
     }
     for warning in &made.warnings {
-        eprintln!("svc: {}", one_line(warning, 400));
+        crate::cli::output::tell!("svc: {}", one_line(warning, 400));
     }
     Ok(ExitCode::SUCCESS)
 }

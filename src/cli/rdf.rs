@@ -136,7 +136,10 @@ async fn import(client: &Client<Remote>, output: Output, arguments: ImportArgume
         _ = tokio::signal::ctrl_c() => None,
     };
     if matches!(done, None | Some(Err(CliError::Call(_)))) {
-        eprintln!("{} of the file are stored; running the command again adds the others", count_of(&summary));
+        crate::cli::output::tell!(
+            "{} of the file are stored; running the command again adds the others",
+            count_of(&summary)
+        );
     }
     match done {
         None => return Ok(ExitCode::from(INTERRUPTED)),

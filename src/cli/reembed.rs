@@ -55,7 +55,7 @@ pub async fn reembed(
         Some(ModelMoveState::Done) => Ok(ExitCode::SUCCESS),
         Some(_) => Ok(ExitCode::FAILURE),
         None => {
-            eprintln!(
+            crate::cli::output::tell!(
                 "the move goes on in the background: svc reembed --state shows how far it is, and svc reembed --cancel calls it off"
             );
             Ok(ExitCode::from(INTERRUPTED))

@@ -72,7 +72,7 @@ pub async fn reindex(settings: Settings, output: Output, arguments: ReindexArgum
     let ended = tokio::select! {
         ended = work => ended,
         () = asked_to_stop() => {
-            eprintln!("stopped: what was done stays done, and the same command goes on from here");
+            crate::cli::output::tell!("stopped: what was done stays done, and the same command goes on from here");
             Ok(ExitCode::from(INTERRUPTED))
         }
     };

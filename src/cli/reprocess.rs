@@ -60,7 +60,7 @@ pub async fn reprocess(
     bar.finish_and_clear();
     match followed {
         None => {
-            eprintln!(
+            crate::cli::output::tell!(
                 "the reprocess continues in the background: `svc cancel {id}` ends it, and the tree stays as it is"
             );
             Ok(ExitCode::from(INTERRUPTED))

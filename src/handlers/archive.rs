@@ -19,13 +19,14 @@ use crate::{
     },
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use pgvector::HalfVector;
 use sqlx::PgConnection;
 use std::collections::HashMap;
 use svc_client::{
     Call, Failure, ops,
     wire::{
-        ArchiveGrantPage, ArchiveLinkPage, ArchivePage, ArchivedContainer, ArchivedDocument, ArchivedFile,
-        ArchivedGrant, ArchivedLink, ArchivedVector, GrantRight,
+        ArchiveGrantPage, ArchiveLinkPage, ArchivePage, ArchivedContainer, ArchivedDocument, ArchivedEntity,
+        ArchivedFile, ArchivedGrant, ArchivedLink, ArchivedVector, GrantRight,
     },
 };
 use svc_ids::{DocumentId, PrincipalId};
@@ -104,13 +105,13 @@ fn not_a_cursor() -> Failure {
 fn archived(row: Exported, root: Option<DocumentId>) -> ArchivedDocument {
     let is_top = root == Some(row.id);
     let has_parent = row.parent_id.is_some() && !is_top;
-    let vector = match (row.embed_model, row.weight, row.embed) {
-        (Some(model), Some(weight), Some(embed)) => {
-            let halves: Vec<u8> = embed.as_slice().iter().flat_map(|half| half.to_le_bytes()).collect();
-            Some(ArchivedVector { model, weight, halves: STANDARD.encode(halves) })
-        }
-        _ => None,
+    let stored = |model: Option<String>, weight: Option<f32>, embed: Option<HalfVector>| {
+        let halves: Vec<u8> = embed?.as_slice().iter().flat_map(|half| half.to_le_bytes()).collect();
+        Some(ArchivedVector { model: model?, weight: weight?, halves: STANDARD.encode(halves) })
     };
+    let vector = stored(row.embed_model, row.weight, row.embed);
+    let of_name = stored(row.name_model, Some(1.0), row.name_embed);
+    let entity = row.name_key.zip(row.type_key).map(|(name, kind)| ArchivedEntity { name, kind, vector: of_name });
     let file = match (row.byte_size, row.blob_hash, row.options) {
         (Some(byte_size), Some(content_hash), Some(options)) => Some(ArchivedFile {
             byte_size,
@@ -148,7 +149,7 @@ fn archived(row: Exported, root: Option<DocumentId>) -> ArchivedDocument {
         private,
         guard: (row.guard.0 > 0 && row.is_guard_inside && !private).then_some(row.guard.0),
         keys: row.keys.map(|keys| keys.0).unwrap_or_default(),
-        entity: row.entity.map(|entity| entity.0),
+        entity,
         rule: row.rule,
         anchor: row.anchor,
         evidence: row.evidence.map(|evidence| evidence.0).unwrap_or_default(),

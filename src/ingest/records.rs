@@ -144,7 +144,7 @@ impl Packer {
         let is_short = line.chars().nth(fit.chunk.max_chars).is_none();
         let tokens = if is_short { fit.tokens.count(&line) } else { usize::MAX };
         // Rows that blank ones part, or a table, are seldom about one matter.
-        let is_apart = self.range.is_some_and(|range| range.last().row() + 1 < row.row);
+        let is_apart = self.range.is_some_and(|range| range.last().row() + 1 < row.row || row.row < range.last().row());
         let characters = self.text.chars().count() + 1 + if is_short { line.chars().count() } else { 0 };
         let mut full = Vec::new();
         if is_apart || tokens.saturating_add(self.tokens) > most || characters > fit.chunk.max_chars {

@@ -13,10 +13,13 @@ use chrono::{DateTime, Utc};
 use pgvector::HalfVector;
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
-use svc_client::wire::{ArchivedEntity, ArchivedKey, DetectedBy, Settled};
+use svc_client::wire::{ArchivedKey, DetectedBy, Settled};
 use svc_ids::{DocumentId, IndexId, PrincipalId};
 pub use taking_in::*;
 pub use tokens::{Packed, TokenRow, packed, text_hashes, tokens};
+
+/// How many of the documents that state a fact an archive names.
+pub const MOST_SOURCES: usize = 1_000;
 
 /// Leaves out the trees of summaries, which the service makes anew; the argument is their rule.
 macro_rules! no_summary {
@@ -91,7 +94,10 @@ pub struct Exported {
     /// Whether its guard is above it, at or under the document that is exported.
     pub is_guard_inside: bool,
     pub keys: Option<Json<Vec<ArchivedKey>>>,
-    pub entity: Option<Json<ArchivedEntity>>,
+    pub name_key: Option<String>,
+    pub type_key: Option<String>,
+    pub name_model: Option<String>,
+    pub name_embed: Option<HalfVector>,
     pub title: String,
     pub content: String,
     pub structured_content: Json<Map<String, Value>>,
@@ -147,7 +153,7 @@ pub async fn read(
                     CASE WHEN $1 THEN (SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object('principal', p.name, 'key', k.key)) ORDER BY k.key, p.name)
                                          FROM document_keys k LEFT JOIN principals p ON p.id = k.principal_id
                                         WHERE k.document_id = d.id AND NOT starts_with(k.key, 'archive:')) END AS keys,
-                    CASE WHEN $1 THEN (SELECT jsonb_build_object('name', e.name_key, 'kind', e.type_key) FROM entity_names e WHERE e.document_id = d.id) END AS entity,
+                    e.name_key, e.type_key, e.embed_model AS name_model, e.embed AS name_embed,
                     d.title, d.content, d.structured_content, d.usetype, d.position, d.event_time, d.created_at,
                     d.updated_at, d.content_hash, d.settled,
                     EXISTS (SELECT FROM documents p WHERE p.id = d.parent_id AND p.guard <> -1 AND ($1::boolean OR p.guard = ANY($2::bigint[]))) AS is_parent_readable,
@@ -159,6 +165,7 @@ pub async fn read(
                FROM documents d LEFT JOIN node_origins o ON o.document_id = d.id LEFT JOIN graph_nodes g ON g.document_id = d.id
                LEFT JOIN LATERAL (SELECT o.embed_model, o.weight, o.embed FROM document_vectors o WHERE o.document_id = d.id
                                    ORDER BY o.embed_model = (SELECT m.serving FROM model_moves m) DESC LIMIT 1) v ON true
+               LEFT JOIN entity_names e ON $1 AND e.document_id = d.id
                LEFT JOIN document_blobs b ON b.document_id = d.id
                LEFT JOIN ingest_node n ON n.document_id = d.id
               WHERE d.id = ANY($3) AND ",

@@ -8,7 +8,7 @@ use super::{
     model_moves,
     scope::{Readable, visible},
     search::Eligible,
-    transaction,
+    transaction, upkeep,
     vectors::{self, Index, LOOKED_AT, Layout, Stored, index_name},
 };
 use pgvector::HalfVector;
@@ -426,9 +426,20 @@ async fn add(pool: &PgPool, model: &str, width: usize, is_of_move: bool) -> sqlx
     closed.map(|()| is_alone)
 }
 
+/// How often one process of the fleet tries to drop indexes while somebody holds the table.
+const DROPPING: Duration = Duration::from_secs(5);
+
 /// Drops the indexes of the vectors of other models than this one; says whether none is left. If somebody else changes indexes, who may be making
 /// one, or holds the table, a later call does.
 pub async fn drop_indexes_of_others(pool: &PgPool, model: &str) -> sqlx::Result<bool> {
+    let own = hash_of(model);
+    let mut conn = pool.acquire().await?;
+    let is_known = indexes(&mut *conn).await?.into_keys().any(|name| !name.ends_with(&own));
+    // Each try keeps searches waiting for as long as it waits itself.
+    if is_known && !upkeep::take_turn(&mut conn, "drop_vector_indexes", DROPPING).await? {
+        return Ok(false);
+    }
+    drop(conn);
     let mut tx = transaction::begin(pool).await?;
     let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
         .bind(AdvisoryLock::Reindex.key())
@@ -437,11 +448,11 @@ pub async fn drop_indexes_of_others(pool: &PgPool, model: &str) -> sqlx::Result<
     if !is_alone {
         return tx.rollback().await.map(|()| false);
     }
-    let own = hash_of(model);
     let whole = indexes(&mut *tx).await?.into_keys();
     let others = whole.chain(half_built(&mut *tx).await?).filter(|name| !name.ends_with(&own));
     let drops: String = others.map(|name| format!("DROP INDEX IF EXISTS {name};")).collect();
-    let bounded = format!("SET LOCAL lock_timeout = '300ms'; {drops}");
+    // After a second an automatic vacuum gives way to who waits for it.
+    let bounded = format!("SET LOCAL lock_timeout = '1500ms'; {drops}");
     match sqlx::raw_sql(AssertSqlSafe(bounded)).execute(&mut *tx).await {
         Ok(_) => tx.commit().await.map(|()| true),
         Err(error) if is_in_the_way(&error) => tx.rollback().await.map(|()| false),

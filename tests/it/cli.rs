@@ -371,7 +371,8 @@ fn shells_load_the_completions_and_complete_with_them() {
 
 /// Files that are small and differ.
 fn some_files(app: &TestApp, count: usize) -> PathBuf {
-    let folder = app.service.settings.data_dir.join("to-ingest");
+    // Other tests have the same data folder.
+    let folder = app.service.settings.data_dir.join(format!("to-ingest-{count}"));
     std::fs::create_dir_all(&folder).unwrap();
     for number in 0..count {
         std::fs::write(

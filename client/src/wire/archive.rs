@@ -128,7 +128,7 @@ pub struct ArchivedKey {
 }
 
 /// The name of an entity.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ArchivedEntity {
@@ -138,6 +138,9 @@ pub struct ArchivedEntity {
     /// The type, compared in the same way; empty if nobody said one.
     #[cfg_attr(feature = "openapi", schema(max_length = 3000))]
     pub kind: String,
+    /// The vector of the name, by which similar names are found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vector: Option<ArchivedVector>,
 }
 
 /// A vector, as it is stored.

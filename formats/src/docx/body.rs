@@ -227,7 +227,7 @@ impl<R: Read> Converter<'_, R> {
 
     /// Takes in a part in another format, which stands where it is referred to.
     fn piece(&mut self, id: Option<&str>) -> Result<(), FormatError> {
-        if let Some(piece) = id.and_then(|id| self.pieces.remove(id)) {
+        if let Some(piece) = id.and_then(|id| self.pieces.get(id)).cloned() {
             self.held += piece.text.len();
             check_text(self.held, self.limits)?;
             self.flush_carried(self.frames.len())?;

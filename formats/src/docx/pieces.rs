@@ -22,10 +22,15 @@ pub(super) fn read<R: Read + Seek>(
 ) -> Result<(HashMap<String, Extraction>, u64), FormatError> {
     let (mut pieces, mut unread) = (HashMap::new(), 0);
     for Relationship { id, target, .. } in related.iter().filter(|relation| relation.kind == KIND) {
-        let mut bytes = Vec::new();
-        let Some(mut part) = package.part(target)? else { continue };
-        part.read_to_end(&mut bytes)?;
-        match piece(bytes, target, limits) {
+        let read = match package.part(target) {
+            Ok(None) => continue,
+            Ok(Some(mut part)) => {
+                let mut bytes = Vec::new();
+                part.read_to_end(&mut bytes).map_err(FormatError::from).map(|_| bytes)
+            }
+            Err(error) => Err(error),
+        };
+        match read.and_then(|bytes| piece(bytes, target, limits)) {
             Ok(Some(piece)) => {
                 pieces.insert(id.clone(), piece);
             }

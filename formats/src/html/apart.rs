@@ -5,24 +5,30 @@ use dom_query::NodeRef;
 use dom_smoothie::Readability;
 
 /// Elements that stand on lines of their own. A link of Markdown stands within a line.
-const BLOCKS: [&str; 16] = [
+const BLOCKS: [&str; 20] = [
+    "address",
     "article",
     "blockquote",
+    "caption",
+    "center",
+    "dd",
+    "details",
     "div",
-    "dl",
+    "dt",
+    "fieldset",
+    "figcaption",
     "figure",
     "footer",
-    "form",
     "header",
     "li",
-    "ol",
     "p",
-    "pre",
     "section",
-    "table",
-    "tr",
-    "ul",
+    "summary",
+    "td",
+    "th",
 ];
+/// Such elements that hold others of them, and no words.
+const HOLDERS: [&str; 6] = ["dl", "ol", "pre", "table", "tr", "ul"];
 const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
 const BREAKS_OF_HEADINGS: &str = "h1 br, h2 br, h3 br, h4 br, h5 br, h6 br";
 /// Lines of code, where no text between them ends them.
@@ -40,20 +46,21 @@ pub(super) fn keep(page: &Readability) {
     digits(page);
 }
 
-fn is_block(node: &NodeRef<'_>) -> bool {
-    BLOCKS.iter().chain(&HEADINGS).any(|name| node.has_name(name))
+fn is_heading(node: &NodeRef<'_>) -> bool {
+    HEADINGS.iter().any(|name| node.has_name(name))
 }
 
-/// Gives a link that has whole blocks in it to the first of them that can have it, which is a heading if there is one.
+fn is_block(node: &NodeRef<'_>) -> bool {
+    BLOCKS.iter().chain(&HOLDERS).any(|name| node.has_name(name)) || is_heading(node)
+}
+
+/// Gives a link that has whole blocks in it to the first of them that shows something, which is a heading if one does.
 fn open(page: &Readability, link: &NodeRef<'_>) {
     let tree = &page.doc.tree;
     let blocks: Vec<NodeRef<'_>> = link.descendants_it().filter(is_block).collect();
-    if blocks.is_empty() {
-        let breaks: Vec<_> = link.descendants_it().filter(|node| node.has_name("br")).collect();
-        breaks.iter().for_each(|line| line.replace_with(&tree.new_text(" ")));
-        return;
-    }
-    let heading = blocks.iter().position(|block| HEADINGS.iter().any(|name| block.has_name(name)));
+    let shows = |block: &NodeRef<'_>| {
+        block.descendants_it().any(|node| node.has_name("img") || (node.is_text() && !node.text().trim().is_empty()))
+    };
     let holds_next = |at: usize| {
         let mut above = blocks.get(at + 1).and_then(NodeRef::parent);
         while let Some(node) = above.filter(|node| node.id != link.id) {
@@ -64,15 +71,42 @@ fn open(page: &Readability, link: &NodeRef<'_>) {
         }
         false
     };
-    let first = heading.unwrap_or_default();
-    let lowest = (first..blocks.len()).find(|at| !holds_next(*at)).map(|at| blocks[at]);
-    if let (Some(block), Some(address)) = (lowest, link.attr("href")) {
-        let inner = tree.new_element("a");
-        inner.set_attr("href", &address);
-        block.children().iter().for_each(|child| inner.append_child(child));
-        block.append_child(&inner);
+    let can_have = |at: &usize| {
+        let block = &blocks[*at];
+        !HOLDERS.iter().any(|name| block.has_name(name)) && !holds_next(*at) && shows(block)
+    };
+    let heading = (0..blocks.len()).filter(|at| is_heading(&blocks[*at])).find(can_have);
+    let target = heading.or_else(|| (0..blocks.len()).find(can_have)).map(|at| blocks[at]);
+    match (target.filter(|_| !is_within_heading(link)), link.attr("href")) {
+        (Some(block), Some(address)) => {
+            let inner = tree.new_element("a");
+            inner.set_attr("href", &address);
+            block.children().iter().for_each(|child| inner.append_child(child));
+            block.append_child(&inner);
+            link.rename("div");
+        }
+        // It stays within a line, and so do its parts.
+        _ => {
+            for (at, block) in blocks.iter().enumerate() {
+                if at > 0 || block.prev_sibling().is_some() {
+                    block.insert_before(&tree.new_text(" "));
+                }
+            }
+            let breaks: Vec<_> = link.descendants_it().filter(|node| node.has_name("br")).collect();
+            breaks.iter().for_each(|line| line.replace_with(&tree.new_text(" ")));
+        }
     }
-    link.rename("div");
+}
+
+fn is_within_heading(link: &NodeRef<'_>) -> bool {
+    let mut above = link.parent();
+    while let Some(node) = above.filter(|node| !BLOCKS.iter().any(|name| node.has_name(name))) {
+        if is_heading(&node) {
+            return true;
+        }
+        above = node.parent();
+    }
+    false
 }
 
 /// Ends the lines of code that only elements end.

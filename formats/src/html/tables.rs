@@ -14,15 +14,12 @@ const FEW: usize = 16;
 const LONGEST_SPAN: usize = 65_534;
 /// What lays out a page where it stands in a cell.
 const BLOCKS: [&str; 8] = ["blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "pre"];
-/// The heads of columns are no headings of the page.
-const HEADINGS_OF_COLUMNS: &str = "th h1, th h2, th h3, th h4, th h5, th h6";
 /// What stands between a table and its rows.
 const PARTS: [&str; 3] = ["thead", "tbody", "tfoot"];
 
 /// Writes an empty cell in each place that another cell spans, and turns a table that Markdown cannot have into lines.
 pub(super) fn square(page: &Readability) {
     let tree = &page.doc.tree;
-    page.doc.select(HEADINGS_OF_COLUMNS).rename("span");
     // A table that holds another one lays out the page, or reads as if it did.
     let mut layouts = HashSet::new();
     // The walk upwards from a table stops where the walk from an earlier one has passed.
@@ -51,12 +48,15 @@ pub(super) fn square(page: &Readability) {
         let cells: Vec<Vec<_>> = cells.collect();
         // A table of one column without a head lays out the page, and so does one with blocks that no cell of Markdown can have.
         let is_column = |row: &Vec<NodeRef<'_>>| row.len() <= 1 && row.iter().all(|cell| !cell.has_name("th"));
-        let is_layout = cells.iter().all(is_column)
-            || table.descendants_it().any(|node| BLOCKS.iter().any(|name| node.has_name(name)));
+        let is_layout =
+            cells.iter().all(is_column) || table.descendants().iter().any(|node| is_block(node) && !is_in_head(node));
         if is_layout {
             lines.push(*table);
             continue;
         }
+        // The heads of columns are no headings of the page.
+        let in_heads: Vec<_> = table.descendants_it().filter(is_heading).collect();
+        in_heads.iter().for_each(|heading| heading.rename("div"));
         let spans = cells.iter().map(|row| {
             let spans =
                 row.iter().map(|cell| (span(cell.attr("colspan").as_deref()), span(cell.attr("rowspan").as_deref())));
@@ -94,6 +94,26 @@ pub(super) fn square(page: &Readability) {
         }
         table.rename("div");
     }
+}
+
+fn is_block(node: &NodeRef<'_>) -> bool {
+    BLOCKS.iter().any(|name| node.has_name(name))
+}
+
+fn is_heading(node: &NodeRef<'_>) -> bool {
+    BLOCKS.iter().any(|name| name.starts_with('h') && node.has_name(name))
+}
+
+/// Whether a heading stands in the head of a column.
+fn is_in_head(node: &NodeRef<'_>) -> bool {
+    let mut above = node.parent().filter(|_| is_heading(node));
+    while let Some(cell) = above.filter(|cell| !cell.has_name("table")) {
+        if cell.has_name("th") || cell.has_name("td") {
+            return cell.has_name("th");
+        }
+        above = cell.parent();
+    }
+    false
 }
 
 fn span(value: Option<&str>) -> usize {

@@ -291,6 +291,16 @@ fn what_is_in_a_link_is_as_it_is_outside() {
         assert!(read.text.contains(shown), "{shown}: {}", read.text);
     }
     assert!(!read.text.contains("trainVienna") && read.text.contains("Vienna") && read.text.contains("A cat"));
+    // What shows nothing is no place for a link, and a row of a table has no words of its own.
+    let read = of(
+        "<a href='/x'><table><tr><td>Date</td><td>12 May</td></tr><tr><td>Place</td><td>Vienna</td></tr></table></a>\
+        <a href='/y'><div><img src='a.png' alt=''></div><div>Title words</div></a><a href='/z'><dl><dt>Term</dt><dd>Meaning</dd></dl></a>\
+        <h2><a href='/h'><div>Annual</div><div>report</div></a></h2>",
+    );
+    for shown in ["[Date](/x)", "12 May", "Place", "Vienna", "[Title words](/y)", "[Term](/z)", "Meaning"] {
+        assert!(read.text.contains(shown), "{shown}: {}", read.text);
+    }
+    assert_eq!(headings(&read), [(2, "Annual report")], "{}", read.text);
 }
 
 #[test]
@@ -307,10 +317,11 @@ fn lines_of_code_stay_lines_whatever_ends_them() {
 
 #[test]
 fn the_lines_of_a_cell_are_words_apart_and_what_lays_out_a_page_is_no_table() {
-    let read =
-        of("<table><tr><th><h3>Plan</h3></th><th>Price</th></tr><tr><td>Basic</td><td>10 €<br>per month</td></tr>\
-        <tr><td>More</td><td><p>20 €</p><p>per month</p></td></tr></table>");
-    for row in ["| Plan | Price |", "| Basic | 10 € per month |", "| More | 20 € per month |"] {
+    let read = of(
+        "<table><tr><th><h3>Plan</h3></th><th><h3>Price</h3><h4>in euros</h4></th></tr><tr><td>Basic</td><td>10 €<br>per month</td></tr>\
+        <tr><td>More</td><td><p>20 €</p><p>per month</p></td></tr></table>",
+    );
+    for row in ["| Plan | Price in euros |", "| Basic | 10 € per month |", "| More | 20 € per month |"] {
         assert!(read.text.contains(row), "{row}: {}", read.text);
     }
     assert!(headings(&read).is_empty());

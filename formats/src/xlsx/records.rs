@@ -181,7 +181,13 @@ pub(super) fn records(
     }
     batch.flush()?;
     let records = batch.count;
-    let boxes = if tables { opened.boxes(index, limits)? } else { Vec::new() };
+    let mut boxes = match opened.boxes(index, limits) {
+        Ok(boxes) if tables => boxes,
+        // A drawing that is damaged keeps nobody from the cells; one that costs too much does.
+        Err(error) if error.limit().is_some() => return Err(error),
+        _ => Vec::new(),
+    };
+    boxes.sort_by_key(|shown| (shown.row, shown.cells.first().map(|cell| cell.column)));
     for boxes in boxes.chunks(BATCH_RECORDS) {
         emit(RecordsPart::Loose(boxes.to_vec()))?;
     }

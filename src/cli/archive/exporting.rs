@@ -104,7 +104,7 @@ pub async fn export(client: &Client<Remote>, output: Output, arguments: ExportAr
     };
     bar.finish_and_clear();
     let Some(manifest) = done.transpose()? else {
-        eprintln!("stopped; run the same command again to go on");
+        crate::cli::output::tell!("stopped; run the same command again to go on");
         return Ok(ExitCode::from(INTERRUPTED));
     };
     match output {
@@ -152,7 +152,7 @@ async fn run(client: &Client<Remote>, arguments: &ExportArguments, bar: &Progres
             Stage::Facts => {
                 export.facts(client).await?;
                 if export.progress.without_bytes > 0 {
-                    eprintln!(
+                    crate::cli::output::tell!(
                         "{} files have no bytes of their own: another document holds the same, or they were imported without; their text is in the archive",
                         export.progress.without_bytes
                     );
@@ -287,7 +287,7 @@ impl Export {
                 moved.join(", ")
             )));
         }
-        eprintln!(
+        crate::cli::output::tell!(
             "document {} moved, or was closed or opened, while all were read; they are read again",
             self.moved[self.moved.len() - 1]
         );

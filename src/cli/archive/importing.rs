@@ -90,11 +90,14 @@ pub async fn import(
     let again = "run the same command again to go on: what is stored is not stored twice";
     match done {
         None => {
-            eprintln!("stopped after {} documents; {again}", importing.summary.documents);
+            crate::cli::output::tell!("stopped after {} documents; {again}", importing.summary.documents);
             return Ok(ExitCode::from(INTERRUPTED));
         }
         Some(Err(error)) => {
-            eprintln!("{} documents are stored; once the reason below is mended, {again}", importing.summary.documents);
+            crate::cli::output::tell!(
+                "{} documents are stored; once the reason below is mended, {again}",
+                importing.summary.documents
+            );
             return Err(error);
         }
         Some(Ok(())) => {}

@@ -61,7 +61,7 @@ impl Mover {
                     }
                     Ok(false) => Ok(tally),
                     Err(error @ (BlobError::Missing { .. } | BlobError::Damaged { .. } | BlobError::Short { .. })) => {
-                        eprintln!("svc: {}", one_line(&error.to_string(), 400));
+                        crate::cli::output::tell!("svc: {}", one_line(&error.to_string(), 400));
                         tally.failed.insert(row.document_id);
                         Ok(tally)
                     }

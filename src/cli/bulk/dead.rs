@@ -148,7 +148,7 @@ async fn take(dead: &mut Dead, output: Output, chosen: &Chosen, again: bool) -> 
             Ok(()) => taken += 1,
             Err(error) if error.is_of_message() => {
                 failed += 1;
-                eprintln!("{} stays: {}", one_line(&id, 200), one_line(&error.to_string(), 400));
+                crate::cli::output::tell!("{} stays: {}", one_line(&id, 200), one_line(&error.to_string(), 400));
             }
             Err(error) => return Err(other(format!("{taken} are done, and the others stay: {error}"))),
         }

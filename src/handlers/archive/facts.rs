@@ -12,7 +12,7 @@ use crate::{
     },
     rdf::{
         history::{self, Unfolded},
-        reading::{self, Graph, Node, Object},
+        reading::{self, Graph, Ids, Node, Object},
     },
     registry::Handle,
     service::Service,
@@ -71,6 +71,10 @@ impl Handle<ops::import_facts> for Service {
         Ok(answer)
     }
 }
+
+/// The most bytes that the copies of one fact may take, of which there is one for each document that states it, and what a copy takes besides its literal.
+const COPIES: usize = 1 << 20;
+const FACT_BYTES: usize = 256;
 
 /// The predicates of a graph by their positions in it. Those of texts that this store has not come as texts bring them: they are seen by their facts
 /// alone, and may be made by whoever brings such.
@@ -134,7 +138,15 @@ impl Nodes {
 
     /// The documents that state a fact, as far as they are there; `None` if some state it and none is there.
     fn sources(&self, triple: &reading::Triple) -> Option<Vec<DocumentId>> {
-        let known: Vec<DocumentId> = triple.ids.sources.iter().filter_map(|id| self.known.get(id).copied()).collect();
+        let literal = match &triple.object {
+            Object::Literal { value, .. } => value.len(),
+            Object::Node(_) => 0,
+        };
+        // Each comes with a copy of the fact.
+        let most = (COPIES / (literal + FACT_BYTES)).clamp(1, archive::MOST_SOURCES);
+        let mut seen = HashSet::new();
+        let found = triple.ids.sources.iter().filter_map(|id| self.known.get(id).copied());
+        let known: Vec<DocumentId> = found.filter(|id| seen.insert(*id)).take(most).collect();
         match triple.source {
             Some(source) if known.is_empty() => match triple.ids.sources.is_empty() {
                 true => self.end(source, None, None).map(|source| vec![source]),
@@ -251,7 +263,17 @@ fn only(graph: &Graph, facts: &[(usize, NewFact)], from: &str, to: &str) -> Grap
             left.predicates.push(own.map_or_else(|| iri.clone(), |rest| format!("{to}{rest}")));
             left.predicates.len() - 1
         });
-        left.triples.push(reading::Triple { predicate, ..triple.clone() });
+        // Nobody asks any more for what else the triple says, and a fact may stand here once for each of many documents.
+        left.triples.push(reading::Triple {
+            subject: 0,
+            predicate,
+            object: Object::Node(0),
+            valid_from: None,
+            valid_until: None,
+            source: None,
+            fact_type: None,
+            ids: Ids::default(),
+        });
     }
     left
 }

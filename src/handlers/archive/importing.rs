@@ -11,7 +11,7 @@ use crate::{
     service::Service,
     store::{
         self,
-        archive::{self, Container, Restored},
+        archive::{self, Container, Restored, RestoredEntity},
         batch, graph_nodes,
         places::Place,
         vectors::Weighted,
@@ -23,7 +23,7 @@ use half::f16;
 use pgvector::HalfVector;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Call, Code, Failure,
@@ -40,6 +40,9 @@ use svc_ids::{DocumentId, IndexId};
 pub(super) fn keys(of: &ImportedArchive) -> String {
     format!("archive:{}:{}:", of.archive, of.parent_id.unwrap_or_default())
 }
+
+/// No model has wider vectors.
+const WIDEST: usize = 4_096;
 
 /// The key of a document of an archive.
 fn key(of: &ImportedArchive, id: i64) -> String {
@@ -129,6 +132,8 @@ struct Part<'a> {
     /// The ids of those that are new.
     new: HashMap<i64, DocumentId>,
     vectors: HashMap<i64, Weighted>,
+    /// The vectors of the names of entities, which may be of another model; the names get new ones then.
+    names: HashMap<i64, HalfVector>,
     /// The model of the vectors.
     model: Option<String>,
     /// The titles under the documents that were there before, which the postings have.
@@ -179,13 +184,24 @@ impl<'a> Part<'a> {
             Err(failure) if failure.code == Code::NotConfigured => None,
             Err(failure) => return Err(failure),
         };
+        let mut names = HashMap::new();
+        for (index, document) in documents.iter().enumerate().filter(|(_, document)| new.contains_key(&document.id)) {
+            let vector = document.entity.as_ref().and_then(|entity| entity.vector.as_ref());
+            if let Some((model, vector)) = model.as_ref().zip(vector) {
+                let own = (vector.model == model.identity()).then(|| model.native_width());
+                let read = halves(vector, own).map_err(|reason| {
+                    Failure::field(&format!("documents[{index}].entity.vector"), reason).with("index", index)
+                })?;
+                names.insert(document.id, read);
+            }
+        }
         let mut vectors = HashMap::new();
         let mut texts: BTreeMap<IndexId, Vec<bm25::Text>> = BTreeMap::new();
         for document in fresh.iter().filter(|document| document.settled == Settled::Settled) {
             let vector = model.as_ref().zip(document.vector.as_ref());
             let vector = vector.filter(|(model, vector)| vector.model == model.identity());
             if let Some((model, vector)) = vector {
-                let read = halves(vector, model.native_width()).map_err(|reason| {
+                let read = halves(vector, Some(model.native_width())).map_err(|reason| {
                     let index = documents.iter().position(|other| other.id == document.id).unwrap_or_default();
                     Failure::field(&format!("documents[{index}].vector"), reason).with("index", index)
                 })?;
@@ -211,7 +227,7 @@ impl<'a> Part<'a> {
             postings.push(bm25::prepare(&service.pool, &service.postings, index, texts).await.or_fail()?);
         }
         let model = model.map(|model| model.identity().to_owned());
-        Ok(Part { documents, new, vectors, model, under, covering: (covering, of_all), postings })
+        Ok(Part { documents, new, vectors, names, model, under, covering: (covering, of_all), postings })
     }
 
     async fn store(self, service: &Service, caller: &Caller, of: &ImportedArchive) -> Result<ImportedPart, Refused> {
@@ -309,7 +325,7 @@ impl<'a> Part<'a> {
         answer.iris_taken = name_nodes(conn, service, caller, self.documents, &self.new).await?;
         // Others find documents by these, so that they are the owner's to bring.
         if caller.principal().is_none() {
-            give_names(conn, self.documents, &self.new).await?;
+            give_names(conn, self.documents, &self.new, &self.names).await?;
         }
         if let (Some(model), Some(within)) = (&self.model, coming.places.values().next()) {
             let (olds, vectors): (Vec<i64>, Vec<Weighted>) = self.vectors.into_iter().unzip();
@@ -371,9 +387,10 @@ fn same_at_once() -> Failure {
         .with("retry_after", 1)
 }
 
-/// The vector of an archive, which must have the width of its model.
-fn halves(vector: &ArchivedVector, width: usize) -> Result<HalfVector, String> {
+/// The vector of an archive, which must have the width of its model, if that is known.
+fn halves(vector: &ArchivedVector, width: Option<usize>) -> Result<HalfVector, String> {
     let bytes = STANDARD.decode(&vector.halves).map_err(|error| format!("is no base64: {error}"))?;
+    let width = width.unwrap_or((bytes.len() / 2).clamp(1, WIDEST));
     if bytes.len() != 2 * width {
         return Err(format!("has {} bytes, and {} of its model have {}", bytes.len(), width, 2 * width));
     }
@@ -497,14 +514,27 @@ async fn give_names(
     conn: &mut PgConnection,
     documents: &[ArchivedDocument],
     new: &HashMap<i64, DocumentId>,
+    vectors: &HashMap<i64, HalfVector>,
 ) -> Result<(), Failure> {
     let there = documents.iter().filter_map(|document| Some((*new.get(&document.id)?, document)));
     let (mut keys, mut entities) = (Vec::new(), Vec::new());
     for (id, document) in there {
         keys.extend(document.keys.iter().map(|key| (id, key.principal.as_deref(), key.key.as_str())));
-        entities.extend(document.entity.as_ref().map(|entity| (id, entity.name.as_str(), entity.kind.as_str())));
+        entities.extend(document.entity.as_ref().map(|entity| RestoredEntity {
+            id,
+            name: &entity.name,
+            kind: &entity.kind,
+            vector: entity.vector.as_ref().and_then(|vector| Some((vector.model.as_str(), vectors.get(&document.id)?))),
+        }));
     }
     archive::restore_keys(conn, &keys).await.or_fail()?;
+    // Whoever adds a name to a zone holds that.
+    let ids: Vec<DocumentId> = entities.iter().map(|entity| entity.id).collect();
+    let zones: BTreeSet<DocumentId> =
+        archive::guards(conn, &ids).await.or_fail()?.into_iter().map(|(guard, _)| guard).collect();
+    for zone in zones {
+        graph_nodes::hold_zone(conn, zone).await.or_fail()?;
+    }
     archive::restore_entities(conn, &entities).await.or_fail()
 }
 

@@ -7,6 +7,7 @@ use crate::store::{
     text::{storable, storable_json},
 };
 use chrono::{DateTime, Utc};
+use pgvector::HalfVector;
 use serde_json::Value;
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
@@ -136,19 +137,30 @@ pub async fn restore_keys(conn: &mut PgConnection, keys: &[(DocumentId, Option<&
     .map(|_| ())
 }
 
+/// The name of a document, with its vector and the model of that.
+pub struct RestoredEntity<'a> {
+    pub id: DocumentId,
+    pub name: &'a str,
+    pub kind: &'a str,
+    pub vector: Option<(&'a str, &'a HalfVector)>,
+}
+
 /// Gives documents the names by which texts mean them, in the zones that they are in; a name that another one has there stays with that.
-pub async fn restore_entities(conn: &mut PgConnection, names: &[(DocumentId, &str, &str)]) -> sqlx::Result<()> {
+pub async fn restore_entities(conn: &mut PgConnection, names: &[RestoredEntity<'_>]) -> sqlx::Result<()> {
     if names.is_empty() {
         return Ok(());
     }
     sqlx::query(
-        "INSERT INTO entity_names (document_id, zone, name_key, type_key)
-         SELECT d.id, d.guard, n.name, n.kind FROM unnest($1::bigint[], $2::text[], $3::text[]) n(id, name, kind) JOIN documents d ON d.id = n.id
+        "INSERT INTO entity_names (document_id, zone, name_key, type_key, embed_model, embed)
+         SELECT d.id, d.guard, n.name, n.kind, n.model, n.embed
+           FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::halfvec[]) n(id, name, kind, model, embed) JOIN documents d ON d.id = n.id
           ORDER BY d.guard, n.name, n.kind ON CONFLICT DO NOTHING",
     )
-    .bind(names.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
-    .bind(names.iter().map(|(_, name, _)| storable(name).into_owned()).collect::<Vec<_>>())
-    .bind(names.iter().map(|(.., kind)| storable(kind).into_owned()).collect::<Vec<_>>())
+    .bind(names.iter().map(|entity| entity.id).collect::<Vec<_>>())
+    .bind(names.iter().map(|entity| storable(entity.name).into_owned()).collect::<Vec<_>>())
+    .bind(names.iter().map(|entity| storable(entity.kind).into_owned()).collect::<Vec<_>>())
+    .bind(names.iter().map(|entity| entity.vector.map(|(model, _)| storable(model).into_owned())).collect::<Vec<_>>())
+    .bind(names.iter().map(|entity| entity.vector.map(|(_, vector)| vector.clone())).collect::<Vec<_>>())
     .execute(conn)
     .await
     .map(|_| ())

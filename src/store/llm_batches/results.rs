@@ -170,6 +170,14 @@ pub async fn end(
     .execute(&mut *conn)
     .await?
     .rows_affected();
+    // The provider may have room now for those that wait for it.
+    sqlx::query(
+        "UPDATE llm_batches o SET put_off_until = NULL FROM llm_batches e
+          WHERE e.id = $1 AND o.provider = e.provider AND o.model = e.model AND o.state = 'closed' AND o.put_off_until IS NOT NULL",
+    )
+    .bind(batch_id)
+    .execute(&mut *conn)
+    .await?;
     sqlx::query(
         "UPDATE llm_batches SET state = 'ended', outcome = $2, ended_at = clock_timestamp(), problem = CASE WHEN $2 = 'completed' AND $8 = 0 THEN NULL ELSE left($9, 2000) END,
                 answered = $3, failed = $4, unknown = $5, repeated = $6, dropped = $7, unanswered = $8

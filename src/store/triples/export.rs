@@ -35,7 +35,8 @@ pub struct Edge {
     pub fact_type: Word<FactType>,
     pub source_id: Option<DocumentId>,
     pub source_iri: Option<String>,
-    /// The documents that state it, as far as the scope covers them, the source first; none without a history.
+    /// The documents that state it, as far as the scope covers them, the source first, at most [`MOST_SOURCES`](crate::store::archive::MOST_SOURCES); none
+    /// without a history.
     pub cited: Vec<DocumentId>,
 }
 
@@ -107,7 +108,7 @@ pub async fn page(
                 CASE WHEN $11 THEN ARRAY(SELECT c.document_id FROM triple_citations c JOIN documents d ON d.id = c.document_id
                                           WHERE c.triple_id = t.id AND c.cited_at <= $3 AND ",
         readable!(),
-        " GROUP BY c.document_id ORDER BY c.document_id IS DISTINCT FROM t.source_id, min(c.cited_at), c.document_id) ELSE '{}' END AS cited
+        " GROUP BY c.document_id ORDER BY c.document_id IS DISTINCT FROM t.source_id, min(c.cited_at), c.document_id LIMIT 1000) ELSE '{}' END AS cited
            FROM (SELECT t.*, count(*) OVER () AS found,
                         sum(octet_length(coalesce(t.object_literal, ''))) OVER (ORDER BY t.subject_id, t.predicate_id, t.id) - octet_length(coalesce(t.object_literal, '')) AS bytes
                    FROM (SELECT t.* FROM triples t

@@ -21,8 +21,10 @@ async fn a_caller_finds_its_documents_by_its_keys_and_a_text_an_entity_by_its_na
     };
     let made = app.client.create_documents(Json(batch("owner"))).await.unwrap();
     alice.client.create_documents(Json(batch("alice"))).await.unwrap();
+    // The vector is of a model that the other store has not.
     sqlx::query(
-        "INSERT INTO entity_names (document_id, zone, name_key, type_key) VALUES ($1, 0, 'ada lovelace', 'person')",
+        "INSERT INTO entity_names (document_id, zone, name_key, type_key, embed_model, embed)
+         VALUES ($1, 0, 'ada lovelace', 'person', 'another', '[1,0,-0.5]')",
     )
     .bind(made.documents[1].document_id)
     .execute(&app.pool)
@@ -34,13 +36,15 @@ async fn a_caller_finds_its_documents_by_its_keys_and_a_text_an_entity_by_its_na
 
     let alice = someone(&other, "alice").await;
     done(&other, &["import", archive.to_str().unwrap()]).await;
-    let entity: (String, String, String, i64) = sqlx::query_as(
-        "SELECT d.title, n.name_key, n.type_key, n.zone FROM entity_names n JOIN documents d ON d.id = n.document_id",
+    let entity: (String, String, String, i64, String, String) = sqlx::query_as(
+        "SELECT d.title, n.name_key, n.type_key, n.zone, n.embed_model, n.embed::text FROM entity_names n JOIN documents d ON d.id = n.document_id",
     )
     .fetch_one(&other.pool)
     .await
     .unwrap();
-    assert_eq!(entity, ("owner 2".to_owned(), "ada lovelace".to_owned(), "person".to_owned(), 0));
+    let owned = str::to_owned;
+    let expected = (owned("owner 2"), owned("ada lovelace"), owned("person"), 0, owned("another"), owned("[1,0,-0.5]"));
+    assert_eq!(entity, expected);
     for (client, name) in [(&other.client, "owner"), (&alice.client, "alice")] {
         // What was hers is closed as it was, and she has her grant again.
         let again = client.create_documents(Json(batch(name))).await.unwrap().documents;

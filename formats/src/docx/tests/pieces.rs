@@ -8,7 +8,10 @@ fn docx_of(parts: &[(&str, &[u8])]) -> Cursor<Vec<u8>> {
         ids.iter().map(|id| format!(r#"<w:altChunk r:id="{id}"><w:altChunkPr/></w:altChunk>"#)).collect();
     let body = format!("{}{body}{}", paragraph("", "before"), paragraph("", "after"));
     let mut members = vec![
-        ("_rels/.rels".to_owned(), sample::relationships(&[("r1", "officeDocument", "/word/document.xml")]).into_bytes()),
+        (
+            "_rels/.rels".to_owned(),
+            sample::relationships(&[("r1", "officeDocument", "/word/document.xml")]).into_bytes(),
+        ),
         ("word/document.xml".to_owned(), document(&body).into_bytes()),
         ("word/_rels/document.xml.rels".to_owned(), sample::relationships(&related).into_bytes()),
     ];
@@ -21,7 +24,8 @@ const PAGE: &str = "<!DOCTYPE html><html><body><h2>Gr&uuml;n</h2><p>One <b>two</
 #[test]
 fn a_web_page_in_a_document_is_read_where_it_stands() {
     let read = extract(docx_of(&[("page.html", PAGE.as_bytes())]), &Limits::default()).unwrap();
-    assert!(read.text.starts_with("before\n\n## Grün\n\nOne **two**.\n\n| a |"), "{}", read.text);
+    assert!(read.text.starts_with("before\n\n## Grün\n\nOne **two**.\n\n"), "{}", read.text);
+    assert!(read.text.contains("\n| a |\n| - |\n| 1 |"), "{}", read.text);
     assert!(read.text.ends_with("\n\nafter"), "{}", read.text);
     let headings: Vec<_> =
         read.headings.iter().map(|heading| (heading.level, &*heading.title, heading.start)).collect();
@@ -65,4 +69,14 @@ fn what_a_part_costs_is_bounded_and_a_part_in_a_cell_is_text_of_the_cell() {
     let body = r#"<w:tbl><w:tr><w:tc><w:altChunk r:id="r-aFChunk"/></w:tc></w:tr></w:tbl>"#;
     let read = read_with(body, &[("aFChunk", "<html><body><p>one</p><p>two</p></body></html>")]);
     assert_eq!(read.text.lines().next(), Some("| one two |"));
+}
+
+#[test]
+fn a_part_may_stand_at_two_places() {
+    let again = r#"<w:altChunk r:id="r-aFChunk"/>"#;
+    let read = read_with(
+        &format!("{again}{}{again}", paragraph("", "mid")),
+        &[("aFChunk", "<html><body><p>Clause</p></body></html>")],
+    );
+    assert_eq!(read.text, "Clause\n\nmid\n\nClause");
 }

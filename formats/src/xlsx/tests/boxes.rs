@@ -27,4 +27,11 @@ fn the_text_of_a_box_is_read_at_its_place_whatever_the_cells_are() {
         // Who does not look for tables is given records alone.
         assert!(book.rows(false).2.is_empty());
     }
+    // A damaged drawing keeps nobody from the cells.
+    let damaged = DRAWING.replace("Draft", "&nbsp;");
+    let book = Book::new(header)
+        .with("xl/worksheets/_rels/sheet1.xml.rels", relation)
+        .with("xl/drawings/drawing1.xml", damaged);
+    let (_, records, loose) = book.rows(true);
+    assert_eq!((records.len(), loose.len()), (2, 0));
 }
