@@ -87,7 +87,7 @@ fn passes(failure: &Failure) -> bool {
 fn is_of_all(failure: &Failure) -> bool {
     // A server that answers so is no service and stands in front of none, whatever it is sent.
     let is_another_server =
-        failure.code == Code::Unreachable && matches!(failure.status, 1..400 | 401 | 404 | 405 | 407);
+        failure.code == Code::Unreachable && matches!(failure.status, 1..=399 | 401 | 404 | 405 | 407);
     failure.code == Code::Unauthenticated || passes(failure) || is_another_server
 }
 

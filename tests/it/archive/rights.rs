@@ -56,7 +56,7 @@ async fn what_is_closed_stays_out_and_stays_closed() {
     assert!(output.status.success(), "{}", said(&output));
     let titles: Vec<Value> = rows(&part, "documents.ndjson").into_iter().map(|row| row["title"].clone()).collect();
     assert_eq!(titles, ["open", "within", "below", "hers"]);
-    let facts = std::fs::read_to_string(part.join("facts.ttl")).unwrap();
+    let facts = fs::read_to_string(part.join("facts.ttl")).unwrap();
     assert!(facts.contains("she knows") && facts.contains("all know") && !facts.contains("nobody knows"), "{facts}");
     assert!(rows(&part, "grants.ndjson").is_empty(), "grants are the owner's to see");
     let all = rows(&part, "documents.ndjson");
