@@ -225,18 +225,7 @@ pub fn unfold(graph: Graph) -> Result<Unfolded, Failure> {
 
 /// A fact without anything that is told of it.
 fn plain(triple: &Read) -> Read {
-    let Read { subject, predicate, ref object, .. } = *triple;
-    let object = object.clone();
-    Read {
-        subject,
-        predicate,
-        object,
-        valid_from: None,
-        valid_until: None,
-        source: None,
-        fact_type: None,
-        ids: Ids::default(),
-    }
+    Read::plain(triple.subject, triple.predicate, triple.object.clone())
 }
 
 /// What a history tells of a fact that is taken.

@@ -46,6 +46,22 @@ pub struct Triple {
     pub ids: Ids,
 }
 
+impl Triple {
+    /// A triple of which nothing is told beside itself.
+    pub fn plain(subject: usize, predicate: usize, object: Object) -> Triple {
+        Triple {
+            subject,
+            predicate,
+            object,
+            valid_from: None,
+            valid_until: None,
+            source: None,
+            fact_type: None,
+            ids: Ids::default(),
+        }
+    }
+}
+
 /// Documents by their ids in another store: one IRI may stand for a document in each of many closed places.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ids {
@@ -127,16 +143,7 @@ pub fn read(text: &str, syntax: RdfSyntax, base: Option<&str>, most: usize) -> R
                 Object::Literal { datatype: iri(datatype.to_owned(), &mut budget)?, value, language }
             }
         };
-        let triple = Triple {
-            subject,
-            predicate,
-            object,
-            valid_from: None,
-            valid_until: None,
-            source: None,
-            fact_type: None,
-            ids: Ids::default(),
-        };
+        let triple = Triple::plain(subject, predicate, object);
         if seen.insert(triple.clone()) {
             if triples.len() == most {
                 let detail = format!("the text has more than {most} triples");

@@ -298,14 +298,20 @@ async fn what_fails_for_good_settles_the_container_and_what_is_away_waits() {
     app.end().await;
 }
 
-#[tokio::test]
-async fn a_summary_tells_nobody_what_is_closed_to_them_and_forgets_what_is_closed_later() {
+/// A service with a settled file of two sections, both of which a language model has summarised.
+async fn of_two_sections() -> (Llm, TestApp, i64) {
     let llm = Llm::start().await;
     let app = app(&llm, &[]).await;
     llm.will_say(tell);
     let text = section("Ovens", "oven", 80) + &section("Volcanoes", "volcano", 80);
     let file = upload(&app, &text, json!({})).await;
     app.settled(file).await;
+    (llm, app, file)
+}
+
+#[tokio::test]
+async fn a_summary_tells_nobody_what_is_closed_to_them_and_forgets_what_is_closed_later() {
+    let (llm, app, file) = of_two_sections().await;
     let volcanoes = children(&app, file).await[1].id;
     let told = async |id: i64| evidence(&app, id).await["effective_content"]["text"].as_str().map(str::to_owned);
     assert!(told(file).await.unwrap().contains("volcano"));
@@ -336,12 +342,7 @@ async fn a_summary_tells_nobody_what_is_closed_to_them_and_forgets_what_is_close
 
 #[tokio::test]
 async fn no_summary_keeps_a_title_that_a_section_had() {
-    let llm = Llm::start().await;
-    let app = app(&llm, &[]).await;
-    llm.will_say(tell);
-    let text = section("Ovens", "oven", 80) + &section("Volcanoes", "volcano", 80);
-    let file = upload(&app, &text, json!({})).await;
-    app.settled(file).await;
+    let (llm, app, file) = of_two_sections().await;
     let told = async |id: i64| evidence(&app, id).await["effective_content"]["text"].as_str().map(str::to_owned);
     assert!(told(file).await.unwrap().contains("Ovens"));
     let ovens = children(&app, file).await[0].id;

@@ -282,8 +282,8 @@ impl Export {
         if self.moved.len() >= READINGS {
             let moved: Vec<String> = self.moved.iter().map(i64::to_string).collect();
             return Err(CliError::Other(format!(
-                "documents moved or changed hands each time while all were read, such as {}; run the same command again when nothing is being moved, \
-                 closed or ingested",
+                "documents moved, or were closed or opened, each time while all were read, such as {}; run the same command again when nothing is \
+                 being moved, closed or ingested",
                 moved.join(", ")
             )));
         }

@@ -12,7 +12,7 @@ use crate::{
     },
     rdf::{
         history::{self, Unfolded},
-        reading::{self, Graph, Ids, Node, Object},
+        reading::{self, Graph, Node, Object},
     },
     registry::Handle,
     service::Service,
@@ -264,16 +264,7 @@ fn only(graph: &Graph, facts: &[(usize, NewFact)], from: &str, to: &str) -> Grap
             left.predicates.len() - 1
         });
         // Nobody asks any more for what else the triple says, and a fact may stand here once for each of many documents.
-        left.triples.push(reading::Triple {
-            subject: 0,
-            predicate,
-            object: Object::Node(0),
-            valid_from: None,
-            valid_until: None,
-            source: None,
-            fact_type: None,
-            ids: Ids::default(),
-        });
+        left.triples.push(reading::Triple::plain(0, predicate, Object::Node(0)));
     }
     left
 }
