@@ -71,6 +71,8 @@ CREATE INDEX task_queue_ready ON task_queue (lane, priority DESC, created_at, id
 CREATE INDEX task_queue_ready_badge ON task_queue (lane, coalesce(service_badge, ''), priority DESC, created_at, id) WHERE ready;
 CREATE INDEX task_queue_parked ON task_queue (parked_on, priority DESC, created_at, id) WHERE parked_on IS NOT NULL;
 CREATE INDEX task_queue_open ON task_queue (root_id) WHERE NOT final;
+-- The finished tasks of a file, which a reprocess takes along or deletes while nobody may create. A task comes into it once, when it ends.
+CREATE INDEX task_queue_ended ON task_queue (root_id) WHERE final;
 CREATE INDEX task_queue_scope ON task_queue (scope_document_id);
 -- How far everything under a node is, whatever files it is of.
 CREATE INDEX task_queue_under ON task_queue (node_path) WHERE NOT final;
@@ -90,8 +92,9 @@ CREATE INDEX task_queue_badge ON task_queue (service_badge, id) WHERE service_ba
 -- What each batch of a provider holds.
 CREATE INDEX task_queue_batched ON task_queue (batch_id, id) WHERE batch_id IS NOT NULL;
 -- A search says how many documents of its scope wait for their vectors, or could not get them: documents that were written over REST,
--- which have a task of their own. The columns of the condition change with no start and no beat, whose updates stay within their page.
-CREATE INDEX task_queue_document_embeds ON task_queue (scope_document_id)
+-- which have a task of their own. It looks at the newest of those that wait, and at the newest of those that failed, without reading past the
+-- others. The columns of the condition change with no start and no beat, whose updates stay within their page.
+CREATE INDEX task_queue_document_embeds ON task_queue (final, scope_document_id)
     WHERE task_type = 'embed' AND root_id = scope_document_id AND (NOT final OR error_type IS NOT NULL);
 -- The same of chunks that came under other titles.
 CREATE INDEX task_queue_titles ON task_queue (scope_document_id)

@@ -46,8 +46,6 @@ CREATE TABLE search_index_members (
 );
 CREATE INDEX search_index_members_root ON search_index_members (root_document_id);
 
-CREATE SEQUENCE search_docno_seq AS integer;
-
 -- What each document put into the index, so that it can be taken out again. No foreign key to documents, whose cascade would
 -- drop the terms that the tombstones are made from. No foreign key to search_indexes here or below, since a check for each row
 -- costs more than the row; a writer locks its index once a transaction instead.
@@ -123,6 +121,8 @@ INSERT INTO search_indexes (name, config, capabilities)
 VALUES ('default',
         '{"k1": 1.2, "b": 0.75, "analyzer": {"language": "english", "stop_words": "remove", "version": 2}, "title_weight": 1, "title_paths": true}',
         '{"bm25": true, "maxsim": false}');
+-- Each index numbers its documents by a sequence of its own, which comes and goes with the index: see the function number_index. It is that of the first one.
+CREATE SEQUENCE search_docno_1 AS integer;
 
 -- Values of searches under a name, which a search gives as its context. No foreign key to documents for the parent in a config: if the
 -- context of a deleted document vanished or forgot its parent, searches would find more than they were prepared for.

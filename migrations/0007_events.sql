@@ -60,7 +60,9 @@ CREATE TABLE webhooks (
     created_at   timestamptz NOT NULL DEFAULT now(),
     -- When the first try failed after the last success; null while tries succeed.
     failing_since timestamptz,
-    off_since    timestamptz
+    off_since    timestamptz,
+    -- When a delivery was begun last, by which webhooks take turns; null before the first.
+    tried_at     timestamptz
 );
 CREATE INDEX webhooks_principal ON webhooks (principal_id, id);
 
@@ -83,5 +85,7 @@ CREATE TABLE webhook_delivery (
     UNIQUE (webhook_id, seq)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX webhook_delivery_due ON webhook_delivery (webhook_id, due_at, id) WHERE state = 'pending';
+-- What is under way, and what was when its process died.
+CREATE INDEX webhook_delivery_claimed ON webhook_delivery (webhook_id) WHERE claimed_until IS NOT NULL;
 CREATE INDEX webhook_delivery_list ON webhook_delivery (webhook_id, id);
 CREATE INDEX webhook_delivery_over ON webhook_delivery (id) WHERE state <> 'pending';

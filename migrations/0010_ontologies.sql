@@ -3,8 +3,8 @@
 CREATE TABLE ontologies (
     -- The document with the text.
     document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
-    -- Who loaded it; null for the owner.
-    loaded_by   bigint REFERENCES principals (id) ON DELETE SET NULL,
+    -- The principal that loaded it, also once that one is gone; null for the owner.
+    loaded_by   bigint,
     -- The IRI that the text gives itself, if it does.
     iri         text,
     -- The IRI that relative ones of the text are resolved against.
@@ -19,7 +19,6 @@ CREATE TABLE ontologies (
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX ontologies_loaded_by ON ontologies (loaded_by) WHERE loaded_by IS NOT NULL;
 CREATE INDEX ontologies_iri ON ontologies USING hash (iri) WHERE iri IS NOT NULL;
 CREATE INDEX ontologies_shapes ON ontologies USING gin (shapes);
 

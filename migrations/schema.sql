@@ -708,13 +708,11 @@ BEGIN
     END IF;
     RETURN ARRAY(
         SELECT t.id FROM unnest(lanes, wants) AS wanted(lane, want) CROSS JOIN LATERAL (
-            SELECT q.id FROM task_queue q WHERE q.id = ANY (ARRAY(
-                SELECT x.id FROM unnest(CASE WHEN strict THEN badges ELSE array_append(badges, '') END) AS key(badge) CROSS JOIN LATERAL (
-                    SELECT y.id, y.priority, y.created_at FROM task_queue y
-                     WHERE y.ready AND y.lane = wanted.lane AND coalesce(y.service_badge, '') = key.badge
-                     ORDER BY y.priority DESC, y.created_at, y.id LIMIT wanted.want) x
-                 ORDER BY x.priority DESC, x.created_at, x.id LIMIT wanted.want)) AND q.ready
-             FOR NO KEY UPDATE SKIP LOCKED) t);
+            SELECT x.id FROM (SELECT DISTINCT b FROM unnest(CASE WHEN strict THEN badges ELSE array_append(badges, '') END) AS b) AS key(badge) CROSS JOIN LATERAL (
+                SELECT q.id, q.priority, q.created_at FROM task_queue q
+                 WHERE q.ready AND q.lane = wanted.lane AND coalesce(q.service_badge, '') = key.badge
+                 ORDER BY q.priority DESC, q.created_at, q.id LIMIT wanted.want FOR NO KEY UPDATE SKIP LOCKED) x
+             ORDER BY x.priority DESC, x.created_at, x.id LIMIT wanted.want) t);
 END $$;
 
 CREATE FUNCTION mirror_vector() RETURNS trigger
@@ -776,6 +774,18 @@ BEGIN
         PERFORM pg_notify(channel, (before + given)::text);
     END IF;
     RETURN given;
+END $$;
+
+CREATE FUNCTION number_index() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        EXECUTE format('CREATE SEQUENCE search_docno_%s AS integer', NEW.id);
+    ELSE
+        EXECUTE format('DROP SEQUENCE search_docno_%s', OLD.id);
+    END IF;
+    RETURN NULL;
 END $$;
 
 CREATE FUNCTION park_tasks(tasks bigint[], blockers bigint[], intent_after_parks integer, intent_after interval) RETURNS boolean
@@ -977,7 +987,7 @@ CREATE FUNCTION wake_tasks() RETURNS void
     SET enable_bitmapscan TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
-DECLARE gone bigint[];
+DECLARE gone bigint[]; woken bigint[];
 BEGIN
     IF EXISTS (SELECT 1 FROM task_queue WHERE retry_after <= now() AND NOT ready AND NOT final AND parked_on IS NULL AND claim_token IS NULL) THEN
         UPDATE task_queue t SET ready = true WHERE t.id = ANY (ARRAY(
@@ -993,15 +1003,23 @@ BEGIN
     IF gone = '{}' THEN
         RETURN;
     END IF;
-    WITH woken AS (
+    woken := ARRAY(
         SELECT q.id FROM task_queue q WHERE q.parked_on IS NOT NULL AND q.id = ANY (ARRAY(
             SELECT w.id FROM unnest(gone) AS blocker(id) CROSS JOIN LATERAL (
                 SELECT p.id, p.priority, p.created_at FROM task_queue p WHERE p.parked_on = blocker.id
                  ORDER BY p.priority DESC, p.created_at, p.id LIMIT 32) w
              ORDER BY w.priority DESC, w.created_at, w.id LIMIT 32))
-           FOR UPDATE SKIP LOCKED)
-    UPDATE task_queue t SET ready = (t.status IN ('pending', 'failed') AND NOT t.final AND t.unmet_deps = 0), parked_on = NULL
-      FROM woken WHERE t.id = woken.id;
+           FOR UPDATE SKIP LOCKED);
+    IF woken = '{}' THEN
+        -- Somebody may have locked all of these, as an edit locks what waits in its tree, so this passes over what is locked. It comes second
+        -- because it locks the first tasks of each blocker.
+        woken := ARRAY(
+            SELECT w.id FROM unnest(gone) AS blocker(id) CROSS JOIN LATERAL (
+                SELECT p.id, p.priority, p.created_at FROM task_queue p WHERE p.parked_on = blocker.id
+                 ORDER BY p.priority DESC, p.created_at, p.id LIMIT 32 FOR UPDATE SKIP LOCKED) w
+             ORDER BY w.priority DESC, w.created_at, w.id LIMIT 32);
+    END IF;
+    UPDATE task_queue t SET ready = (t.status IN ('pending', 'failed') AND NOT t.final AND t.unmet_deps = 0), parked_on = NULL WHERE t.id = ANY (woken);
     DELETE FROM task_release r WHERE r.task_id = ANY (gone) AND NOT EXISTS (SELECT 1 FROM task_queue p WHERE p.parked_on = r.task_id);
 END $$;
 
@@ -1665,7 +1683,7 @@ ALTER TABLE search_contexts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
-CREATE SEQUENCE search_docno_seq
+CREATE SEQUENCE search_docno_1
     AS integer
     START WITH 1
     INCREMENT BY 1
@@ -2016,6 +2034,7 @@ CREATE TABLE webhooks (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     failing_since timestamp with time zone,
     off_since timestamp with time zone,
+    tried_at timestamp with time zone,
     CONSTRAINT webhooks_secret_check CHECK ((octet_length(secret) = 32))
 );
 
@@ -2384,8 +2403,6 @@ CREATE INDEX llm_batches_owed ON llm_batches USING btree (provider, id) WHERE (N
 
 CREATE INDEX ontologies_iri ON ontologies USING hash (iri) WHERE (iri IS NOT NULL);
 
-CREATE INDEX ontologies_loaded_by ON ontologies USING btree (loaded_by) WHERE (loaded_by IS NOT NULL);
-
 CREATE INDEX ontologies_shapes ON ontologies USING gin (shapes);
 
 CREATE INDEX ontology_classes_document ON ontology_classes USING btree (document_id);
@@ -2428,7 +2445,9 @@ CREATE INDEX task_queue_badge ON task_queue USING btree (service_badge, id) WHER
 
 CREATE INDEX task_queue_batched ON task_queue USING btree (batch_id, id) WHERE (batch_id IS NOT NULL);
 
-CREATE INDEX task_queue_document_embeds ON task_queue USING btree (scope_document_id) WHERE ((task_type = 'embed'::text) AND (root_id = scope_document_id) AND ((NOT final) OR (error_type IS NOT NULL)));
+CREATE INDEX task_queue_document_embeds ON task_queue USING btree (final, scope_document_id) WHERE ((task_type = 'embed'::text) AND (root_id = scope_document_id) AND ((NOT final) OR (error_type IS NOT NULL)));
+
+CREATE INDEX task_queue_ended ON task_queue USING btree (root_id) WHERE final;
 
 CREATE INDEX task_queue_failed ON task_queue USING btree (id) WHERE (final AND (error_type IS NOT NULL));
 
@@ -2480,6 +2499,8 @@ CREATE INDEX triples_recorded ON triples USING brin (recorded_at) WITH (autosumm
 
 CREATE INDEX triples_source ON triples USING btree (source_id) WHERE (source_id IS NOT NULL);
 
+CREATE INDEX webhook_delivery_claimed ON webhook_delivery USING btree (webhook_id) WHERE (claimed_until IS NOT NULL);
+
 CREATE INDEX webhook_delivery_due ON webhook_delivery USING btree (webhook_id, due_at, id) WHERE (state = 'pending'::text);
 
 CREATE INDEX webhook_delivery_list ON webhook_delivery USING btree (webhook_id, id);
@@ -2511,6 +2532,8 @@ CREATE TRIGGER keep_moved_facts_apart AFTER UPDATE ON triples REFERENCING NEW TA
 CREATE TRIGGER keep_new_facts_apart AFTER INSERT ON triples REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION keep_facts_apart();
 
 CREATE TRIGGER paused_task_type_release AFTER DELETE ON paused_task_type FOR EACH ROW EXECUTE FUNCTION tell_of_resumption();
+
+CREATE TRIGGER search_indexes_numbers AFTER INSERT OR DELETE ON search_indexes FOR EACH ROW EXECUTE FUNCTION number_index();
 
 CREATE TRIGGER task_intent_release AFTER DELETE ON task_intent FOR EACH ROW EXECUTE FUNCTION tell_of_release();
 
@@ -2613,9 +2636,6 @@ ALTER TABLE ONLY node_origins
 
 ALTER TABLE ONLY ontologies
     ADD CONSTRAINT ontologies_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY ontologies
-    ADD CONSTRAINT ontologies_loaded_by_fkey FOREIGN KEY (loaded_by) REFERENCES principals(id) ON DELETE SET NULL;
 
 ALTER TABLE ONLY ontology_classes
     ADD CONSTRAINT ontology_classes_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;

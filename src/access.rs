@@ -8,7 +8,6 @@ use crate::store::{
     places::{self, Place},
     scope::{Readable, Writable},
 };
-pub(crate) use keys::unauthenticated;
 pub use keys::{Keys, NewSecret};
 use sqlx::PgConnection;
 use std::collections::BTreeSet;
@@ -99,17 +98,29 @@ impl Caller {
         self.own(conn, place.id()).await
     }
 
-    /// Does the same to a document that this transaction moved to the top, unless it is an access root already.
+    /// Does the same to a document that this transaction moved to the top. One that is an access root already stays as it is, and a principal that
+    /// could write it by a grant on what was above it still may.
     pub async fn enclose_moved(&self, conn: &mut PgConnection, place: &Place) -> sqlx::Result<Caller> {
-        match store::access::protect_held(conn, place.id()).await? {
-            true => self.own(conn, place.id()).await,
-            false => Ok(self.clone()),
+        let id = place.id();
+        if store::access::protect_held(conn, id).await? {
+            return self.own(conn, id).await;
+        }
+        match self.principal_id() {
+            Some(principal) if !store::access::is_writer(conn, principal, id).await? => {
+                self.grant_write(conn, id).await
+            }
+            _ => Ok(self.clone()),
         }
     }
 
     /// Grants this caller a document that was made an access root for it.
     async fn own(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Caller> {
         self.record(conn, Entry::new(AuditAct::DocumentProtect).document(id)).await?;
+        self.grant_write(conn, id).await
+    }
+
+    /// Grants this caller to write an access root, and returns it with that right; the owner needs no grant.
+    async fn grant_write(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Caller> {
         let Caller::Principal(principal) = self else { return Ok(self.clone()) };
         // If the principal was deleted meanwhile, the node is the owner's alone.
         if store::access::grant(conn, principal.id, id, GrantRight::Write).await?.is_some() {

@@ -174,8 +174,10 @@ impl Backend {
 /// otherwise, a worker builds it anew as well, and what it holds is found until then.
 pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), AppError> {
     let ended = |error: IndexError| AppError::Ended(error.to_string());
-    let mut tx = transaction::begin(pool).await.map_err(DatabaseError::from)?;
-    for index in indexes::list(&mut tx, IndexId(0), i64::MAX).await.map_err(DatabaseError::from)? {
+    let mut conn = pool.acquire().await.map_err(DatabaseError::from)?;
+    let all = indexes::list(&mut conn, IndexId(0), i64::MAX).await.map_err(DatabaseError::from)?;
+    drop(conn);
+    for index in all {
         let old = index.config.0;
         let mut config = Config { analyzer: AnalyzerConfig { version: ANALYZER_VERSION, ..old.analyzer }, ..old };
         if index.name == indexes::DEFAULT {
@@ -190,6 +192,8 @@ pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), App
             continue;
         }
         tracing::info!(index = index.name, ?config, "an index is configured anew");
+        // A transaction for each: who holds the row of one index must not wait for the compaction of another.
+        let mut tx = transaction::begin(pool).await.map_err(DatabaseError::from)?;
         if config.same_postings(&old) {
             indexes::configure(&mut tx, index.id, &config).await.map_err(ended)?;
         } else {
@@ -199,8 +203,8 @@ pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), App
                 manage::build_anew(&mut tx, index.id, &now, &config).await.map_err(ended)?;
             }
         }
+        tx.commit().await.map_err(DatabaseError::from)?;
     }
-    tx.commit().await.map_err(DatabaseError::from)?;
     Ok(())
 }
 

@@ -14,9 +14,14 @@ pub fn disk_is_full(error: &std::io::Error) -> bool {
 
 /// 507: a disk is full, here or at the database.
 pub(crate) fn storage_full() -> Failure {
-    Failure::new(Code::StorageFull, "the disk is full; nothing was stored")
-        .with("remedy", "free space on the disk of the data folder and of the database, then send this again")
+    Failure::new(Code::StorageFull, "the disk is full, so the service could not do this; nothing was changed")
+        .with("remedy", "free space on the disk of the data folder and of the database, then ask again")
         .with("retry_after", 30)
+}
+
+/// The 401 for a missing or bad token. It is always the same, byte for byte.
+pub(crate) fn unauthenticated() -> Failure {
+    Failure::new(Code::Unauthenticated, "send `Authorization: Bearer <token>` with a valid token")
 }
 
 impl IntoFailure for std::io::Error {

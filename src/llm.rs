@@ -36,6 +36,8 @@ const SHOWN: usize = 300;
 const PAUSE: Duration = Duration::from_secs(5);
 /// The longest pause that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// What metrics call a model that is not that of the settings.
+const OTHER: &str = "other";
 /// How a call ended that was answered.
 const ANSWERED: &str = "answered";
 
@@ -122,6 +124,11 @@ impl LanguageModel {
         self.endpoint.as_ref().map_or("", |endpoint| &endpoint.model)
     }
 
+    /// What metrics call the model of a call. Callers name models in options as they like, so that those of the settings alone have a name there.
+    fn label(&self, ask: &Ask) -> &str {
+        ask.model.as_deref().filter(|asked| *asked != self.model()).map_or(self.model(), |_| OTHER)
+    }
+
     /// How long a call may take.
     pub fn timeout(&self) -> Duration {
         self.endpoint.as_ref().map_or(Duration::ZERO, |endpoint| endpoint.timeout)
@@ -133,7 +140,7 @@ impl LanguageModel {
         let permit = self.admitted().await.inspect_err(|error| count(ask.purpose, begun, error.code()))?;
         let answering = self.call(&ask, begun, permit).await;
         if let Err(error) = &answering {
-            self.ended(ask.purpose, begun, error.code(), None).await;
+            self.ended(ask.purpose, begun, error.code(), self.label(&ask), None).await;
         }
         answering
     }
@@ -172,17 +179,25 @@ impl LanguageModel {
         })
     }
 
-    /// Counts a call that is over, with the model and what it took, if the server has counted: what failed may be paid for too.
-    async fn ended(&self, purpose: &'static str, begun: Instant, code: &'static str, took: Option<(&str, Usage)>) {
+    /// Counts a call that is over, with the model and what it took, if the server has counted: what failed may be paid for too. Metrics name the
+    /// model by the label.
+    async fn ended(
+        &self,
+        purpose: &'static str,
+        begun: Instant,
+        code: &'static str,
+        label: &str,
+        took: Option<(&str, Usage)>,
+    ) {
         count(purpose, begun, code);
         // No call was made of an endpoint that is not there.
         if code == "not_configured" {
             return;
         }
-        if let Some((model, usage)) = took {
+        if let Some((_, usage)) = took {
             for (direction, tokens) in [("in", usage.prompt_tokens), ("out", usage.completion_tokens)] {
                 let labels =
-                    [("purpose", purpose.to_owned()), ("model", model.to_owned()), ("direction", direction.to_owned())];
+                    [("purpose", purpose.to_owned()), ("model", label.to_owned()), ("direction", direction.to_owned())];
                 metrics::counter!(telemetry::LLM_TOKENS, &labels).increment(tokens);
             }
         }

@@ -19,8 +19,7 @@ use crate::{
 };
 use sqlx::{PgConnection, PgPool};
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    hash::{DefaultHasher, Hash, Hasher},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -104,7 +103,7 @@ pub struct Known {
     pub sample: Option<Arc<Sample>>,
     /// Why there is no later one.
     pub failure: Option<String>,
-    /// The time that the last sample left until the next one.
+    /// The time that the last sample leaves until the next one, if it did not fail.
     rest: Option<Duration>,
     /// The runner's model, if there is a runner, or why it is not known.
     pub runner: Option<Result<ModelState, String>>,
@@ -144,6 +143,13 @@ impl Known {
 /// The time without a sample after one that took so long, while nothing asks for one.
 fn rest(took: Duration) -> Duration {
     (took * REST).min(SELDOM)
+}
+
+/// The time between two looks, of which the first took so long. A look that failed waited for somebody who is away, and what comes back must be told
+/// soon, so that the rest is no longer than the look.
+fn pause(took: Duration, has_told: bool, is_watched: bool) -> Duration {
+    let rest = if has_told { rest(took) } else { took.min(SELDOM) };
+    rest.max(if is_watched { WATCHED_EVERY } else { EVERY })
 }
 
 /// Takes samples from its start until its service is gone.
@@ -227,19 +233,6 @@ impl Sampler {
         self.lock().clone()
     }
 
-    /// Tells one state of the queue, as the last sample has it, from another; `None` before the first sample.
-    pub fn queue_mark(&self) -> Option<u64> {
-        let sample = self.lock().sample.clone()?;
-        let Numbers { unfinished, failed, .. } = &sample.numbers;
-        let reason = |count: &TaskCount| count.blocked_by.as_ref().map(|reason| reason.0.as_str());
-        let unfinished: BTreeSet<_> =
-            unfinished.iter().map(|count| (&count.task_type, reason(count), count.tasks)).collect();
-        let failed: BTreeSet<_> = failed.iter().map(|count| (&count.task_type, count.tasks)).collect();
-        let mut mark = DefaultHasher::new();
-        (unfinished, failed).hash(&mut mark);
-        Some(mark.finish())
-    }
-
     /// Notes that somebody looks: overviews are taken for a while, and the workers send heartbeats more often.
     pub fn look(self: &Arc<Sampler>) {
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -285,13 +278,13 @@ impl Sampler {
         self.lock().recent()
     }
 
-    /// Takes a sample now.
-    pub async fn sample(&self) {
+    /// Takes a sample now; returns whether it could be read.
+    pub async fn sample(&self) -> bool {
         let _turn = self.turn.lock().await;
-        self.sample_in_turn().await;
+        self.sample_in_turn().await
     }
 
-    async fn sample_in_turn(&self) {
+    async fn sample_in_turn(&self) -> bool {
         let taken = Instant::now();
         let read = match tokio::time::timeout(PATIENCE, self.read()).await {
             Ok(read) => read.map_err(|error| {
@@ -328,11 +321,12 @@ impl Sampler {
             }
             Err(reason) => known.failure = Some(reason),
         }
+        known.failure.is_none()
     }
 
-    /// Asks the runner, if there is one, for its model now.
-    pub async fn ask_runner(&self) {
-        let Some(embedder) = &self.embedder else { return };
+    /// Asks the runner, if there is one, for its model now; returns whether it could tell.
+    pub async fn ask_runner(&self) -> bool {
+        let Some(embedder) = &self.embedder else { return true };
         let state = embedder.state().await.map_err(|error| {
             tracing::warn!(error = %error, "the runner's model cannot be used");
             // Anyone may read this, so the runner's address stays in the log.
@@ -343,11 +337,13 @@ impl Sampler {
                 _ => "the runner does not answer; tasks that need vectors wait for it".to_owned(),
             }
         });
+        let has_told = state.is_ok();
         self.lock().runner = Some(state);
+        has_told
     }
 
-    /// Asks the object store now, if there is one.
-    pub async fn ask_blob_store(&self) {
+    /// Asks the object store now, if there is one; returns whether it could tell.
+    pub async fn ask_blob_store(&self) -> bool {
         let state = match tokio::time::timeout(PATIENCE, self.blobs.state(&self.pool)).await {
             Ok(state) => state,
             Err(_) => Some(Err(BlobError::Away { reason: format!("no answer within {} s", PATIENCE.as_secs()) })),
@@ -358,7 +354,9 @@ impl Sampler {
                 error.to_string()
             })
         });
+        let has_told = !matches!(state, Some(Err(_)));
         self.lock().blob_store = state;
+        has_told
     }
 
     /// Closes the connection, which ends the sampling.
@@ -484,24 +482,34 @@ fn task_types(
     types.into_values().map(|row| TypeOverview { usual_ms: usual.get(&row.task_type).copied(), ..row }).collect()
 }
 
-/// Repeats the work, and holds the sampler only while it works.
-async fn again_and_again(sampler: Weak<Sampler>, work: impl AsyncFn(&Sampler)) {
+/// Repeats the work, which returns whether it succeeded, and holds the sampler only while it works.
+async fn again_and_again(sampler: Weak<Sampler>, work: impl AsyncFn(&Sampler) -> bool) {
     loop {
-        let rest = match sampler.upgrade() {
+        let pause = match sampler.upgrade() {
             Some(sampler) if !sampler.pool.is_closed() => {
                 let begun = Instant::now();
-                work(&sampler).await;
-                rest(begun.elapsed()).max(if sampler.is_watched() { WATCHED_EVERY } else { EVERY })
+                let has_told = work(&sampler).await;
+                pause(begun.elapsed(), has_told, sampler.is_watched())
             }
             _ => return,
         };
-        tokio::time::sleep(rest).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_that_is_back_is_told_of_soon_however_long_the_look_took_that_missed_it() {
+        for is_watched in [false, true] {
+            assert_eq!(pause(PATIENCE, true, is_watched), SELDOM);
+            assert!(pause(PATIENCE, false, is_watched) <= PATIENCE);
+        }
+        assert_eq!(pause(Duration::ZERO, false, false), EVERY);
+        assert_eq!(pause(Duration::ZERO, false, true), WATCHED_EVERY);
+    }
 
     #[test]
     fn an_overview_is_shown_for_as_long_as_the_rest_after_it_allows_and_no_longer_than_it_is_true() {

@@ -34,7 +34,7 @@ use std::{
     },
     time::Instant,
 };
-use svc_client::{Code, Failure, Need, Wire, wire::ArchivePart};
+use svc_client::{Code, Failure, Need, OPERATIONS};
 use svc_models::Engine;
 use svc_ranking::{AnalyzerConfig, Cache};
 use tokio::sync::Semaphore;
@@ -48,6 +48,11 @@ const RUNNER_CALLS: usize = 16;
 
 /// How many streams of events may read from the database at once.
 const WATCHERS: usize = 2;
+
+/// The largest body that an operation holds in memory.
+fn largest_body(usual: u64) -> u64 {
+    OPERATIONS.iter().map(|info| (info.most_bytes)(usual)).max().unwrap_or(usual)
+}
 
 /// One running service; cheap to share, and to copy with other connections for reads.
 #[derive(Clone)]
@@ -133,7 +138,7 @@ impl Service {
                     costly: settings.rate_costly,
                 },
                 principal_share: settings.principal_share,
-                largest_body: ArchivePart::most_bytes(settings.max_body_bytes),
+                largest_body: largest_body(settings.max_body_bytes),
             })),
             copies: Arc::new(Copies::new(&pool)),
             creating: Arc::default(),

@@ -52,6 +52,8 @@ const SECONDS: [f64; 16] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 /// The time between two settings of the gauges for a collector, which does not ask for them.
 const SHOWN_EVERY: Duration = Duration::from_secs(5);
+/// The time between two moves of recorded durations into their buckets.
+const MOVED_EVERY: Duration = Duration::from_secs(5);
 
 /// The recorder of this process, made once because the metrics crate keeps one per process.
 pub fn recorder() -> PrometheusHandle {
@@ -71,9 +73,24 @@ pub fn recorder() -> PrometheusHandle {
                 Some(meter) => metrics::set_global_recorder(otlp::Mirrored::new(recorder, meter, &SECONDS)).is_ok(),
             };
             describe();
+            keep_small(handle.clone());
             handle
         })
         .clone()
+}
+
+/// Moves what histograms recorded into their buckets again and again. Until then each value takes memory of its own, and nobody asks most
+/// workers for their metrics. A thread does it, because the recorder outlives every runtime.
+fn keep_small(metrics: PrometheusHandle) {
+    let moving = move || {
+        loop {
+            std::thread::park_timeout(MOVED_EVERY);
+            metrics.run_upkeep();
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("metrics".to_owned()).spawn(moving) {
+        tracing::warn!(%error, "no thread moves durations into buckets, so memory grows until somebody asks for the metrics");
+    }
 }
 
 fn describe() {
@@ -228,6 +245,23 @@ mod tests {
             unserved_types: vec![],
         };
         Sample { taken: Instant::now(), numbers }
+    }
+
+    #[tokio::test]
+    async fn durations_are_moved_into_buckets_though_nobody_asks_for_the_metrics() {
+        const NAME: &str = "svc_unasked_seconds";
+        let metrics = recorder();
+        seconds(NAME, "of", "a test".to_owned(), Duration::from_secs(1));
+        // Only what was moved is among the distributions; the text of the metrics would move it.
+        let is_moved =
+            || format!("{metrics:?}").split_once("distributions: ").is_some_and(|(_, moved)| moved.contains(NAME));
+        let mut looks = tokio::time::interval(Duration::from_millis(50));
+        let moved = async {
+            while !is_moved() {
+                looks.tick().await;
+            }
+        };
+        tokio::time::timeout(12 * MOVED_EVERY, moved).await.expect("the duration in a bucket");
     }
 
     #[test]

@@ -62,7 +62,12 @@ pub fn check(settings: &Settings, url: &str) -> Result<(), Failure> {
 
 /// Serves the webhooks until it is aborted.
 pub fn start(pool: PgPool, settings: &Settings) -> JoinHandle<()> {
-    let sender = Sender { fetcher: Fetcher::of_webhooks(settings), pool };
+    start_with(pool, settings, PAUSE)
+}
+
+/// Does the same with another time between two looks.
+pub fn start_with(pool: PgPool, settings: &Settings, pause: Duration) -> JoinHandle<()> {
+    let sender = Sender { fetcher: Fetcher::of_webhooks(settings), pool, is_private: settings.webhook_private };
     tokio::spawn(async move {
         let mut under_way = JoinSet::new();
         loop {
@@ -74,7 +79,11 @@ pub fn start(pool: PgPool, settings: &Settings) -> JoinHandle<()> {
                 }
             };
             if !worked {
-                tokio::time::sleep(PAUSE).await;
+                // A delivery that has ended makes room for the next one.
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    Some(_) = under_way.join_next() => {}
+                }
             }
             while under_way.try_join_next().is_some() {}
         }
@@ -85,6 +94,8 @@ pub fn start(pool: PgPool, settings: &Settings) -> JoinHandle<()> {
 struct Sender {
     pool: PgPool,
     fetcher: Fetcher,
+    /// Whether addresses may be called that are not public, and http.
+    is_private: bool,
 }
 
 impl Sender {
@@ -119,7 +130,7 @@ impl Sender {
             kinds => kinds.iter().map(|Word(kind)| *kind).collect(),
         };
         let wanted = Wanted { kinds, root: webhook.root_id };
-        let Page { events, looked_at } =
+        let Page { events, looked_at, .. } =
             event_feed::page(&mut tx, &webhook.audience(), &wanted, webhook.after_seq, PAGE).await?;
         let seqs: Vec<i64> = events.iter().map(|event| event.seq).collect();
         // Events that were deleted because they were too old are passed over.
@@ -187,11 +198,17 @@ impl Sender {
     }
 
     async fn post(&self, target: &webhooks::Target, delivery: &Claimed, body: String) -> Result<Answered, FetchError> {
+        let url = parse(&target.url)?;
+        // It may have been created under another setting.
+        if url.scheme() != "https" && !self.is_private {
+            let reason = "it is not https, and others are called only if SVC_WEBHOOK_PRIVATE is on";
+            return Err(FetchError::Address { reason });
+        }
         let (id, timestamp) = (message_id(delivery.id.0, delivery.seq), Utc::now().timestamp());
         let signature = signature::sign(&target.keys, &id, timestamp, &body);
         let limits = Limits { redirects: 0, connect: TRY / 2, total: TRY, stall: TRY, bytes: ANSWER_BYTES };
-        let mut request = Request::post(parse(&target.url)?, body, limits)
-            .with(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut request =
+            Request::post(url, body, limits).with(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in
             [("webhook-id", id), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signature)]
         {
@@ -220,6 +237,7 @@ fn reason(error: &FetchError) -> String {
         FetchError::Forbidden { host } => {
             format!("{host} has no public address, and others are called only if SVC_WEBHOOK_PRIVATE is on")
         }
+        FetchError::Address { reason } => format!("the address cannot be called: {reason}"),
         FetchError::Timeout { host } | FetchError::Stalled { host } => format!("{host} did not answer in time"),
         error => error.to_string(),
     }

@@ -39,7 +39,7 @@ pub async fn append(pool: &PgPool, index: IndexId, names: &[&str], texts: &[Coun
             ids.push(*known.get(*name).ok_or_else(|| format!("the term `{name}` was not stored"))?);
         }
     }
-    let docnos = postings::next_docnos(&mut conn, texts.len()).await?;
+    let docnos = postings::next_docnos(&mut conn, index, texts.len()).await?;
     drop(conn);
 
     let mut lists: Vec<Vec<Posting>> = vec![Vec::new(); names.len()];

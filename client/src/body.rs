@@ -17,6 +17,10 @@ pub trait Body: Send + 'static {
     fn constraints() -> Vec<(&'static str, Constraint)> {
         Vec::new()
     }
+    /// The most bytes of the body that a service holds in memory, where it takes others of so many. What is streamed is not held.
+    fn most_bytes(_usual: u64) -> u64 {
+        0
+    }
     /// Attaches the body to a request that is about to be sent.
     fn attach(
         self,
@@ -64,6 +68,9 @@ impl<T: Wire> Body for Json<T> {
     fn constraints() -> Vec<(&'static str, Constraint)> {
         T::constraints()
     }
+    fn most_bytes(usual: u64) -> u64 {
+        T::most_bytes(usual)
+    }
     async fn attach(self, request: reqwest::RequestBuilder) -> Result<reqwest::RequestBuilder, Failure> {
         Ok(request.json(&self.0))
     }
@@ -84,6 +91,9 @@ pub struct OptionalJson<T>(pub Option<T>);
 impl<T: Wire> Body for OptionalJson<T> {
     fn constraints() -> Vec<(&'static str, Constraint)> {
         T::constraints()
+    }
+    fn most_bytes(usual: u64) -> u64 {
+        T::most_bytes(usual)
     }
     async fn attach(self, request: reqwest::RequestBuilder) -> Result<reqwest::RequestBuilder, Failure> {
         Ok(match self.0 {
@@ -128,6 +138,9 @@ impl RdfSyntax {
 }
 
 impl Body for RdfText {
+    fn most_bytes(usual: u64) -> u64 {
+        usual
+    }
     async fn attach(self, request: reqwest::RequestBuilder) -> Result<reqwest::RequestBuilder, Failure> {
         Ok(request.header(http::header::CONTENT_TYPE, self.syntax.media_type()).body(self.text))
     }
@@ -151,6 +164,9 @@ impl TurtleText {
 }
 
 impl Body for TurtleText {
+    fn most_bytes(usual: u64) -> u64 {
+        usual
+    }
     async fn attach(self, request: reqwest::RequestBuilder) -> Result<reqwest::RequestBuilder, Failure> {
         Ok(request.header(http::header::CONTENT_TYPE, TurtleText::media_type()).body(self.0))
     }

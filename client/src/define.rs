@@ -64,7 +64,8 @@ macro_rules! define_operations { ($(
     $(
         define_operation!($name $args $reply, OperationInfo {
             name: stringify!($name), method: http::Method::$method, path: $path, access: access!($($access)?),
-            needs: needs!($($need)?), tool: tool!($($tool)?), on: on!($($on)?), fails: &[$($(Code::$code),+)?], docs: &[$($doc),+],
+            needs: needs!($($need)?), tool: tool!($($tool)?), on: on!($($on)?),
+            most_bytes: <<ops::$name as Operation>::Body as Body>::most_bytes, fails: &[$($(Code::$code),+)?], docs: &[$($doc),+],
         });
         $( define_operation!($other $args $other_reply, {
             let mut info = <ops::$name as Operation>::INFO;

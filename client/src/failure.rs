@@ -46,8 +46,8 @@ codes! {
     /// The resource is in a state that does not allow the request, for example because a task holds this part of the tree.
     Conflict = "conflict", 409, "The request conflicts with the present state",
         ["task_status", "task_id", "task_type", "worker", "file_id", "model", "link_id", "started_at", "running_options", "document_ids", "index",
-            "reason", "triple_id", "invalidated_by", "premises", "predicate_id"];
-    /// Events after the given one were deleted, because they were too old.
+            "reason", "triple_id", "invalidated_by", "premises", "predicate_id", "to_model"];
+    /// Events after the given one were deleted, because they were too old, or a failover of the database lost them.
     EventsExpired = "events_expired", 410, "The events are no longer kept", ["oldest_seq"];
     /// The resource is no longer in the version that `If-Match` names; nothing was changed.
     PreconditionFailed = "precondition_failed", 412, "The resource has changed", ["document_id"];
@@ -89,7 +89,7 @@ codes! {
     /// The service, its database or its model is away for the moment; the same request may succeed later.
     Unavailable = "unavailable", 503, "The service cannot answer now",
         ["setting", "document_id", "task_id", "frontier", "blocked_by", "checks", "models", "reranker", "sampled_seconds_ago"];
-    /// The disk of the data folder or of the database is full; nothing was stored.
+    /// The disk of the data folder or of the database is full; nothing was changed. A read may need room there too.
     StorageFull = "storage_full", 507, "Nothing more can be stored";
     /// The client could not reach the service, or could not read its answer.
     Unreachable = "unreachable", 0, "The service could not be reached", ["sent"];

@@ -18,6 +18,8 @@ pub struct OperationInfo {
     pub tool: Option<Tool>,
     /// Which servers of the database may answer it.
     pub on: On,
+    /// See [`Body::most_bytes`].
+    pub most_bytes: fn(u64) -> u64,
     /// The codes that the handler refuses with, besides those that follow from the operation's parameters and body.
     pub fails: &'static [Code],
     /// The lines of documentation; the first is the summary.

@@ -335,7 +335,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Takes a binding away; the shape stays in its ontology.
     DELETE "/shape-bindings/{id}"         delete_shape_binding(path: ShapeBindingPath) -> NoContent, access Write;
     /// Holds the facts of one moment that the caller may read against a bound shape.
-    POST   "/shape-bindings/{id}/validate" validate_shape(path: ShapeBindingPath, query: ValidationQuery) -> Json<ValidationReport>, on Replica;
+    POST   "/shape-bindings/{id}/validate" validate_shape(path: ShapeBindingPath, query: ValidationQuery) -> Json<ValidationReport>, fails [TooLarge], on Replica;
 
     /// Shows the most central documents of the graph that the caller may read.
     GET    "/graph/centrality"            rank_documents(query: CentralityQuery) -> Json<CentralityResponse>, fails [TooLarge], on Replica;

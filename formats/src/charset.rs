@@ -1,7 +1,7 @@
 //! Finds the encoding of a text and decodes it.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+use encoding_rs::{DecoderResult, Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
 use encoding_rs_io::DecodeReaderBytesBuilder;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 
@@ -163,6 +163,9 @@ fn decode_utf_32(bytes: &[u8], big_endian: bool) -> (String, bool) {
 }
 
 fn guess(bytes: &[u8]) -> &'static Encoding {
+    if memchr::memchr(0x1B, bytes).is_some() && is_iso_2022_jp(&mut &*bytes).unwrap_or_default() {
+        return ISO_2022_JP;
+    }
     if std::str::from_utf8(bytes).is_ok() || is_utf_8(&mut &*bytes).unwrap_or_default() {
         return UTF_8;
     }
@@ -202,6 +205,10 @@ impl Charset {
             None => {}
         }
         source.seek(SeekFrom::Start(0))?;
+        if is_iso_2022_jp(source)? {
+            return Ok(Self::Standard(ISO_2022_JP));
+        }
+        source.seek(SeekFrom::Start(0))?;
         if is_utf_8(source)? {
             return Ok(Self::Standard(UTF_8));
         }
@@ -236,6 +243,41 @@ impl Charset {
                 source.read_to_end(&mut bytes)?;
                 let text = decode_utf_32(&bytes, big_endian).0;
                 Ok(Box::new(Cursor::new(text.trim_start_matches('\u{FEFF}').to_owned().into_bytes())))
+            }
+        }
+    }
+}
+
+/// Whether a text is ASCII whose escapes select Japanese characters, and so would read as UTF-8, too. The escapes that
+/// colour a terminal are others.
+fn is_iso_2022_jp<R: Read>(source: &mut R) -> io::Result<bool> {
+    let mut decoder = ISO_2022_JP.new_decoder_without_bom_handling();
+    let (mut block, mut text) = (vec![0; BLOCK], vec![0; BLOCK]);
+    let (mut is_escaped, mut is_japanese) = (false, false);
+    loop {
+        let read = source.read(&mut block)?;
+        if read == 0 {
+            return Ok(is_japanese);
+        }
+        if !block[..read].is_ascii() {
+            return Ok(false);
+        }
+        is_escaped |= memchr::memchr(0x1B, &block[..read]).is_some();
+        // Before the first escape there is nothing to decode.
+        if !is_escaped {
+            continue;
+        }
+        let mut from = 0;
+        loop {
+            // A character that the end cuts is not an error, because the bytes may be the head of a file.
+            let (result, taken, written) =
+                decoder.decode_to_utf8_without_replacement(&block[from..read], &mut text, false);
+            from += taken;
+            is_japanese |= !text[..written].is_ascii();
+            match result {
+                DecoderResult::InputEmpty => break,
+                DecoderResult::OutputFull => {}
+                DecoderResult::Malformed(..) => return Ok(false),
             }
         }
     }
@@ -393,6 +435,27 @@ mod tests {
                 assert_eq!((decoded.text.as_str(), decoded.charset), ("Plain words, \u{1F600}.", charset));
             }
         }
+    }
+
+    #[test]
+    fn escapes_that_select_japanese_are_told_from_those_that_colour() {
+        let text = "Subject: 日本語のテキスト。\n";
+        let (japanese, _, _) = ISO_2022_JP.encode(text);
+        assert!(japanese.is_ascii());
+        for (bytes, charset, expected) in [
+            (&japanese[..], "ISO-2022-JP", text),
+            (b"\x1B[31mred\x1B[0m\n", "UTF-8", "\x1B[31mred\x1B[0m\n"),
+            (b"\x1B(B\x1B[mreset\n", "UTF-8", "\x1B(B\x1B[mreset\n"),
+            (b"\x1B(Bplain\n", "UTF-8", "\x1B(Bplain\n"),
+        ] {
+            let decoded = decode(bytes);
+            assert_eq!((decoded.charset, decoded.text.as_str()), (charset, expected));
+            // Escapes are found behind any number of blocks.
+            let long = [&b"plain words\n".repeat(20_000)[..], bytes].concat();
+            assert_eq!(Charset::of(&mut Cursor::new(&long)).unwrap().name(), charset);
+            assert!(decode(&long).text.ends_with(expected));
+        }
+        assert_eq!(decode(&japanese[..japanese.len() - 5]).charset, "ISO-2022-JP", "a head that cuts a character");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! found by where the character lies.
 
 mod body;
+mod fonts;
 mod header;
 mod pieces;
 mod properties;
@@ -17,6 +18,7 @@ use crate::{
     compound::{self, Opened},
 };
 use body::Body;
+use fonts::Fonts;
 use header::{Header, Part, Start};
 use pieces::Pieces;
 use properties::Pages;
@@ -64,8 +66,9 @@ fn read<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Opened, FormatE
     let characters = Pages::of_characters(&main, part(Part::Characters));
     let paragraphs = Pages::of_paragraphs(&main, part(Part::Paragraphs));
     let styles = Styles::read(part(Part::Styles));
+    let fonts = Fonts::read(part(Part::Fonts));
 
-    let (mut shown, mut notes) = (Shown::new(characters, paragraphs, &styles), Vec::new());
+    let (mut shown, mut notes) = (Shown::new(characters, paragraphs, &styles, &fonts), Vec::new());
     for (story, places, texts) in [
         (&header.footnotes, Part::FootnotePlaces, Part::FootnoteTexts),
         (&header.endnotes, Part::EndnotePlaces, Part::EndnoteTexts),

@@ -98,7 +98,7 @@ impl Source {
         Self { html: charset::clean(html), charset: "UTF-8" }
     }
 
-    /// The same page, written as XML: there an element may end where it begins, which a reader of HTML takes for the beginning of a text to the end of the page.
+    /// The same page, written as XML: there an element may end where it begins, which a reader of HTML takes for the beginning of an element to the end of the page.
     pub(crate) fn of_xml(mut self) -> Self {
         self.html = with_ends(&self.html);
         self
@@ -254,14 +254,17 @@ fn leads_somewhere(address: &str) -> bool {
     }
 }
 
-/// Gives those elements an end tag whose text HTML reads up to their end tag, and that end where they begin.
+/// Gives elements an end tag that end where they begin, but for those that never have one in HTML.
 fn with_ends(xml: &str) -> String {
-    const RAW: [&str; 6] = ["title", "script", "style", "iframe", "textarea", "noscript"];
+    const VOID: [&str; 14] =
+        ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
     let (bytes, mut whole, mut kept) = (xml.as_bytes(), String::with_capacity(xml.len()), 0);
     for at in memchr::memchr_iter(b'<', bytes) {
         let tag = &xml[at + 1..];
-        let name = &tag[..tag.find(|character: char| !character.is_ascii_alphanumeric()).unwrap_or(tag.len())];
-        if at < kept || !RAW.contains(&name) {
+        let is_end = |character: char| character.is_ascii_whitespace() || matches!(character, '/' | '<' | '>');
+        let name = &tag[..tag.find(is_end).unwrap_or(tag.len())];
+        let is_name = name.starts_with(|character: char| character.is_ascii_alphabetic());
+        if !is_name || VOID.iter().any(|void| void.eq_ignore_ascii_case(name)) {
             continue;
         }
         let mut quote = None;

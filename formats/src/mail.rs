@@ -1,16 +1,17 @@
 //! Reads e-mail: single messages, and mailboxes of them. Of a body in several forms the best is taken.
 
 mod armour;
+mod transfer;
+mod words;
 mod writer;
 
 use crate::{
     Extraction, Format, FormatError, Limits, Pattern, Patterns, charset, html,
-    members::{Budget, MemberHead, TakePart},
+    members::{Budget, LeftOut, MemberHead, MemberPart, TakePart},
     text,
 };
 use mail_parser::{
-    Address, ContentType, Encoding, Message, MessageParser, MessagePart, MimeHeaders, PartType,
-    decoders::{base64::base64_decode, quoted_printable::quoted_printable_decode},
+    Address, ContentType, Encoding, HeaderName, Message, MessageParser, MessagePart, MimeHeaders, PartType,
 };
 use std::{
     borrow::Cow,
@@ -20,6 +21,8 @@ use std::{
 pub(crate) use writer::{Addresses, Attachment, DEPTH, Field, Letter, SUBJECT, Writer, best_body, cut, unnamed};
 
 const ATTACHMENTS: &str = "eml.attachments";
+/// It selects characters in ASCII.
+const ESCAPE: u8 = 0x1B;
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let read = extract(source, limits)?;
@@ -55,9 +58,13 @@ fn attached(
 ) -> Result<(), FormatError> {
     let Attached { opened, listed } = Attached::of(message, &body_parts(message), level);
     for part in listed {
-        let name = name_of(part).unwrap_or_else(|| unnamed(*index));
-        let head = MemberHead { index: *index, name, declared_mime: kind_of(part) };
-        budget.give(head, part.contents(), take)?;
+        let name = name_of(message, part).unwrap_or_else(|| unnamed(*index));
+        match bytes_of(message, part) {
+            Some(bytes) => {
+                budget.give(MemberHead { index: *index, name, declared_mime: kind_of(part) }, &bytes, take)?;
+            }
+            None => take(MemberPart::LeftOut { name, reason: LeftOut::Damaged })?,
+        }
         *index += 1;
     }
     opened.into_iter().try_for_each(|inner| attached(inner, level + 1, index, budget, take))
@@ -85,8 +92,30 @@ impl<'a> Attached<'a> {
     }
 }
 
-fn name_of(part: &MessagePart<'_>) -> Option<String> {
-    part.attachment_name().map(cut).filter(|name| !name.is_empty())
+/// The bytes of a file as they were before they were encoded for their transfer; `None` if they are damaged.
+fn bytes_of<'a>(message: &'a Message<'_>, part: &'a MessagePart<'_>) -> Option<Cow<'a, [u8]>> {
+    let is_message = part.content_type().is_some_and(|kind| kind.ctype() == "message");
+    match &part.body {
+        // A message without headers is given as a text that ends before its boundary.
+        PartType::Text(text) if is_message && transfer::encoding(part) == Encoding::None => {
+            Some(Cow::Borrowed(text.as_bytes()))
+        }
+        // The parser gives texts in UTF-8, whatever their file is in.
+        PartType::Text(_) | PartType::Html(_) => {
+            let sent = transfer::sent(message, part);
+            sent.is_whole.then_some(sent.bytes)
+        }
+        _ => Some(Cow::Borrowed(part.contents())),
+    }
+}
+
+fn name_of(message: &Message<'_>, part: &MessagePart<'_>) -> Option<String> {
+    let of = |header: HeaderName<'static>, attribute: &str| {
+        let value = words::value(message, part, header)?;
+        value.as_content_type()?.attribute(attribute).map(cut)
+    };
+    let name = of(HeaderName::ContentDisposition, "filename").or_else(|| of(HeaderName::ContentType, "name"));
+    name.filter(|name| !name.is_empty())
 }
 
 fn kind_of(part: &MessagePart<'_>) -> Option<String> {
@@ -129,9 +158,9 @@ fn write(
     let of_body = body_parts(message);
     let Attached { opened, listed } = Attached::of(message, &of_body, level);
     let attachments = listed.iter().map(|part| Attachment {
-        name: name_of(part),
+        name: name_of(message, part),
         kind: kind_of(part),
-        bytes: Some(part.contents().len() as u64),
+        bytes: bytes_of(message, part).map(|bytes| bytes.len() as u64),
     });
     let body = match body(message, &of_body, limits) {
         // One page that nobody can read keeps no other message out.
@@ -162,13 +191,14 @@ fn messages(bytes: &[u8]) -> Vec<Cow<'_, [u8]>> {
     starts.iter().zip(ends).map(without_border).collect()
 }
 
-/// A message whose headers are UTF-8. Old programs write them in the encoding of their country, which they name nowhere.
+/// A message whose headers are UTF-8. Old programs write them in the encoding of their country, which they name nowhere,
+/// and Japanese ones in ASCII with escapes.
 fn with_readable_head(message: &[u8]) -> Cow<'_, [u8]> {
     let end = [b"\n\n".as_slice(), b"\r\n\r\n"].into_iter().filter_map(|end| memchr::memmem::find(message, end)).min();
     let (head, rest) = message.split_at(end.unwrap_or(message.len()));
     match std::str::from_utf8(head) {
-        Ok(_) => Cow::Borrowed(message),
-        Err(_) => Cow::Owned([charset::decode(head).text.as_bytes(), rest].concat()),
+        Ok(_) if memchr::memchr(ESCAPE, head).is_none() => Cow::Borrowed(message),
+        _ => Cow::Owned([charset::decode(head).text.as_bytes(), rest].concat()),
     }
 }
 
@@ -198,11 +228,13 @@ fn is_before_header(lines: &[u8]) -> bool {
 
 /// What people see of the headers.
 fn fields(message: &Message<'_>) -> Vec<Field> {
+    let value = |name: HeaderName<'static>| words::value(message, message.parts.first()?, name);
+    let people = |name: HeaderName<'static>| value(name)?.as_address().map(addresses);
     let fields = [
-        (SUBJECT, message.subject().map(cut)),
-        ("From", message.from().map(addresses)),
-        ("To", message.to().map(addresses)),
-        ("Cc", message.cc().map(addresses)),
+        (SUBJECT, value(HeaderName::Subject).and_then(|subject| subject.as_text().map(cut))),
+        ("From", people(HeaderName::From)),
+        ("To", people(HeaderName::To)),
+        ("Cc", people(HeaderName::Cc)),
         ("Date", message.date().map(mail_parser::DateTime::to_rfc3339)),
     ];
     fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
@@ -223,8 +255,11 @@ fn body_parts(message: &Message<'_>) -> BTreeSet<u32> {
 
 /// Whether a part holds text that belongs to no file.
 fn is_text(part: &MessagePart<'_>) -> bool {
-    let is_encoded = part.content_transfer_encoding().is_some_and(|encoding| encoding.eq_ignore_ascii_case("base64"));
-    matches!(part.body, PartType::Text(_)) && part.attachment_name().is_none() && !is_encoded
+    let is_of_body = match transfer::encoding(part) {
+        Encoding::Base64 => part.is_encoding_problem && part.content_type().is_none_or(|kind| kind.ctype() == "text"),
+        _ => true,
+    };
+    matches!(part.body, PartType::Text(_)) && part.attachment_name().is_none() && is_of_body
 }
 
 fn is_page(part: &MessagePart<'_>) -> bool {
@@ -235,8 +270,15 @@ fn is_page(part: &MessagePart<'_>) -> bool {
 /// The body without white space around it: its text, or its HTML if the text is missing or much shorter. A part that belongs to both forms, such as the footer
 /// that a mailing list adds, is in either.
 fn body(message: &Message<'_>, parts: &BTreeSet<u32>, limits: &Limits) -> Result<Extraction, FormatError> {
-    let (of_text, of_page): (BTreeSet<u32>, BTreeSet<u32>) =
+    let (mut of_text, mut of_page): (BTreeSet<u32>, BTreeSet<u32>) =
         (message.text_body.iter().copied().collect(), message.html_body.iter().copied().collect());
+    let lost = parts.difference(&of_text).copied().filter(|id| !of_page.contains(id)).collect::<BTreeSet<u32>>();
+    for id in parts.intersection(&alternatives(message, &lost)) {
+        let is_page = message.parts.get(*id as usize).is_some_and(is_page);
+        let (form, other) = if is_page { (&mut of_page, &mut of_text) } else { (&mut of_text, &mut of_page) };
+        form.insert(*id);
+        other.remove(id);
+    }
     let form = |of: &BTreeSet<u32>, other: &BTreeSet<u32>| {
         parts.iter().copied().filter(|id| of.contains(id) || !other.contains(id)).collect::<Vec<u32>>()
     };
@@ -258,6 +300,18 @@ fn body(message: &Message<'_>, parts: &BTreeSet<u32>, limits: &Limits) -> Result
         Err(FormatError::Unsupported { .. }) if !plain.is_empty() => Ok(best_body(plain, Extraction::default())),
         Err(error) => Err(error),
     }
+}
+
+/// The forms of texts of which one form is lost: the parser counts it to none, and another one to all.
+fn alternatives(message: &Message<'_>, lost: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let is_alternative = |part: &&MessagePart<'_>| {
+        part.content_type().is_some_and(|kind| kind.ctype() == "multipart" && kind.subtype() == Some("alternative"))
+    };
+    let forms = message.parts.iter().filter(is_alternative).filter_map(|part| match &part.body {
+        PartType::Multipart(forms) if forms.iter().any(|id| lost.contains(id)) => Some(forms),
+        _ => None,
+    });
+    forms.flatten().copied().collect()
 }
 
 /// Parts of a body one after the other.
@@ -298,24 +352,23 @@ fn decoded<'a>(message: &Message<'_>, part: &'a MessagePart<'_>) -> Option<Cow<'
         PartType::Binary(bytes) if message.parts.len() == 1 => return Some(Cow::Owned(charset::decode(bytes).text)),
         _ => return None,
     };
+    if transfer::is_broken(part) {
+        return Some(Cow::Owned(transfer::text(message, part)));
+    }
     if text.is_ascii() {
+        return Some(match memchr::memchr(ESCAPE, text.as_bytes()) {
+            Some(_) => Cow::Owned(charset::decode(text.as_bytes()).text),
+            None => Cow::Borrowed(text),
+        });
+    }
+    let bytes = transfer::sent(message, part).bytes;
+    if bytes.is_ascii() {
         return Some(Cow::Borrowed(text));
     }
-    let raw = message.raw_message.get(part.offset_body as usize..part.offset_end as usize).unwrap_or_default();
-    let bytes = match part.encoding {
-        Encoding::None => Some(Cow::Borrowed(raw)),
-        Encoding::QuotedPrintable => quoted_printable_decode(raw).map(Cow::Owned),
-        Encoding::Base64 => base64_decode(raw).map(Cow::Owned),
-    };
-    Some(match bytes {
-        Some(bytes) if !bytes.is_ascii() => match String::from_utf8(bytes.into_owned()) {
-            Ok(text) => Cow::Owned(text),
-            Err(error) if text.contains(char::REPLACEMENT_CHARACTER) => {
-                Cow::Owned(charset::decode(error.as_bytes()).text)
-            }
-            Err(_) => Cow::Borrowed(text),
-        },
-        _ => Cow::Borrowed(text),
+    Some(match String::from_utf8(bytes.into_owned()) {
+        Ok(text) => Cow::Owned(text),
+        Err(error) if text.contains(char::REPLACEMENT_CHARACTER) => Cow::Owned(charset::decode(error.as_bytes()).text),
+        Err(_) => Cow::Borrowed(text),
     })
 }
 

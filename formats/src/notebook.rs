@@ -152,6 +152,8 @@ impl Writer<'_> {
         // In a formula, angle brackets compare numbers.
         let options = text::MARKDOWN.union(Options::ENABLE_MATH);
         let mut out = String::with_capacity(markdown.len());
+        let (matter, markdown) = markdown.split_at(self.front_matter(markdown));
+        out.push_str(matter);
         let mut from = 0;
         for (event, range) in Parser::new_ext(markdown, options).into_offset_iter() {
             // A block within another one was read with that one.
@@ -184,22 +186,29 @@ impl Writer<'_> {
     /// Appends Markdown with its headings. What it leaves open ends with the cell.
     fn markdown(&mut self, markdown: &str) -> Result<(), FormatError> {
         let start = self.begin(markdown)?;
-        let headings = text::headings(markdown).take(self.limits.headings as usize + 1);
+        let matter = self.front_matter(markdown);
+        let shown = &markdown[matter..];
+        let headings = text::headings_of_piece(shown).take(self.limits.headings as usize + 1);
         self.read.headings.extend(headings.map(|mut heading| {
-            heading.start += start;
+            heading.start += start + matter;
             heading
         }));
         self.read.text.push_str(markdown);
-        if is_open(markdown) {
+        if is_open(shown) {
             // A mark that is as long as the longest one closes any block of code.
             let fence = |mark: char| mark.to_string().repeat(longest_run(markdown, mark).max(3));
             let mut ends = [fence('`'), fence('~'), "-->".to_owned()].into_iter();
-            if let Some(end) = ends.find(|end| !is_open(&format!("{markdown}\n{end}"))) {
+            if let Some(end) = ends.find(|end| !is_open(&format!("{shown}\n{end}"))) {
                 self.read.text.push('\n');
                 self.read.text.push_str(&end);
             }
         }
         Ok(())
+    }
+
+    /// The length of the metadata that Markdown begins with, which only the first cell may have.
+    fn front_matter(&self, markdown: &str) -> usize {
+        if self.read.text.is_empty() { text::front_matter(markdown) } else { 0 }
     }
 
     fn fenced(&mut self, language: &str, code: &str) -> Result<(), FormatError> {
@@ -304,7 +313,7 @@ fn stands_for(html: &str) -> Option<Tagged> {
 /// Whether what follows the text would be a part of its last block.
 fn is_open(markdown: &str) -> bool {
     let followed = format!("{markdown}\n\n# x");
-    text::headings(&followed).last().is_none_or(|heading| heading.start != markdown.len() + 2)
+    text::headings_of_piece(&followed).last().is_none_or(|heading| heading.start != markdown.len() + 2)
 }
 
 /// The length of the longest run of a mark of one byte.

@@ -4,9 +4,8 @@ use crate::{Extraction, FormatError, Heading, Limit, Limits, Pattern, Patterns, 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::io::{Read, Seek, SeekFrom};
 
-/// Options that a reader of Markdown expects. The YAML block must be known, because otherwise its fence reads as a
-/// heading's underline.
-pub(crate) const MARKDOWN: Options = Options::ENABLE_TABLES.union(Options::ENABLE_YAML_STYLE_METADATA_BLOCKS);
+/// Options that a reader of Markdown expects.
+pub(crate) const MARKDOWN: Options = Options::ENABLE_TABLES;
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let text = charset::decode(&read_all(source, limits)?).text;
@@ -48,15 +47,29 @@ pub(crate) fn read_all<R: Read + Seek>(mut source: R, limits: &Limits) -> Result
     Ok(bytes)
 }
 
-/// The headings of a text in Markdown, in their order.
+/// The headings of a text in Markdown, in their order. One in a quote is none of the text that quotes it.
 pub fn headings(text: &str) -> impl Iterator<Item = Heading> {
+    let start = front_matter(text);
+    headings_of_piece(&text[start..]).map(move |mut heading| {
+        heading.start += start;
+        heading
+    })
+}
+
+/// The headings of a piece of Markdown, which has no metadata, because it is not the beginning of a file.
+pub(crate) fn headings_of_piece(text: &str) -> impl Iterator<Item = Heading> {
     let mut events = Parser::new_ext(text, MARKDOWN).into_offset_iter();
+    let mut quotes = 0_usize;
     std::iter::from_fn(move || {
         let mut open: Option<Heading> = None;
         for (event, range) in events.by_ref() {
             match (&mut open, event) {
-                (_, Event::Start(Tag::Heading { level, .. })) => {
-                    open = Some(Heading { level: level as u8, title: String::new(), start: range.start });
+                (_, Event::Start(Tag::BlockQuote(_))) => quotes += 1,
+                (_, Event::End(TagEnd::BlockQuote(_))) => quotes = quotes.saturating_sub(1),
+                (_, Event::Start(Tag::Heading { level, .. })) if quotes == 0 => {
+                    // The marks of a list before the heading are no text of their own.
+                    let start = text[..range.start].rfind(['\n', '\r']).map_or(0, |end| end + 1);
+                    open = Some(Heading { level: level as u8, title: String::new(), start });
                 }
                 (Some(heading), Event::Text(piece) | Event::Code(piece)) => heading.title.push_str(&piece),
                 (Some(heading), Event::SoftBreak | Event::HardBreak) => heading.title.push('\n'),
@@ -66,6 +79,24 @@ pub fn headings(text: &str) -> impl Iterator<Item = Heading> {
         }
         None
     })
+}
+
+/// The length of the metadata that a file may begin with, between two lines of dashes. A parser of Markdown would look for
+/// such blocks anywhere, and take the sections between two rules for one.
+pub(crate) fn front_matter(text: &str) -> usize {
+    let mut lines = text.split_inclusive('\n').map(|line| (line.len(), line.trim_end()));
+    let Some((mut end, "---")) = lines.next() else { return 0 };
+    for (index, (length, line)) in lines.enumerate() {
+        let is_last = matches!(line, "---" | "...");
+        if index == 0 && (is_last || line.is_empty()) {
+            return 0;
+        }
+        end += length;
+        if is_last {
+            return end;
+        }
+    }
+    0
 }
 
 #[cfg(test)]
@@ -85,6 +116,27 @@ mod tests {
         assert!(read.text[read.headings[0].start..].starts_with("# One"));
         assert!(read.text[read.headings[1].start..].starts_with("Two\n---"));
         assert_eq!(read.headings_from.as_deref(), Some("markdown"));
+    }
+
+    #[test]
+    fn rules_around_a_section_are_no_metadata() {
+        let titles = |text: &str| of(text).headings.into_iter().map(|heading| heading.title).collect::<Vec<_>>();
+        let text = "# A\n\nx\n\n---\n## B\n\ny\n\n---\n\n## C\n";
+        assert_eq!(titles(text), ["A", "B", "C"]);
+        let read = of(&format!("---\ntitle: x\n...\n{text}"));
+        assert_eq!(read.headings.len(), 3);
+        assert!(read.text[read.headings[1].start..].starts_with("## B"));
+        assert_eq!(titles("---\nIt has no end.\n\n# A\n"), ["A"]);
+    }
+
+    #[test]
+    fn a_heading_in_a_quote_takes_nothing_of_the_text_around_it() {
+        let read = of("## Install\n\nRun it.\n\n> ### Note\n> Needs root.\n\nThen configure.\n");
+        let titles: Vec<_> = read.headings.iter().map(|heading| heading.title.as_str()).collect();
+        assert_eq!(titles, ["Install"]);
+        assert!(of("> # Quote\n> Words.\n").headings.is_empty());
+        let list = of("Before.\n\n- ### Card\n  x\n");
+        assert!(list.text[list.headings[0].start..].starts_with("- ### Card"), "{:?}", list.headings);
     }
 
     #[test]

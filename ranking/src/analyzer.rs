@@ -106,6 +106,15 @@ impl Language {
     }
 }
 
+/// A term without the name of its language, and that name, which terms bear where each text has a language of its own.
+pub fn without_language(term: &str) -> (&str, Option<&str>) {
+    let is_language = |name: &str| Language::NAMES.iter().any(|(known, _)| *known == name);
+    match term.rsplit_once('/') {
+        Some((word, language)) if is_language(language) => (word, Some(language)),
+        _ => (term, None),
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopWords {

@@ -1,6 +1,6 @@
 //! Pseudo-relevance feedback: it takes the best texts of a ranking for relevant, and finds the terms that say what they are about. The relevance model is that of Lavrenko and
 //! Croft (2001); together with the query it is RM3 (Abdul-Jaleel et al., "UMass at TREC 2004: Novelty and HARD").
-use crate::{Analyzer, Language};
+use crate::{Analyzer, without_language};
 use std::collections::HashMap;
 
 /// A term of more bytes is no word that other texts use.
@@ -51,8 +51,7 @@ pub fn characteristic(model: Vec<Weighted>, idf: impl Fn(&str) -> f64, most: usi
 
 /// Whether a term may be added: numbers and single characters say nothing of a subject. The name of its language does not count as a part of the term.
 fn may_be_added(term: &str) -> bool {
-    let is_language = |name: &str| Language::NAMES.iter().any(|(known, _)| *known == name);
-    let word = term.rsplit_once('/').filter(|(_, name)| is_language(name)).map_or(term, |(word, _)| word);
+    let (word, _) = without_language(term);
     word.len() <= TERM_BYTES && word.chars().nth(1).is_some() && word.chars().any(char::is_alphabetic)
 }
 

@@ -27,7 +27,9 @@ mod totals;
 #[cfg(test)]
 mod tests;
 
-pub use analyzer::{ANALYZER_VERSION, Analyzer, AnalyzerConfig, Bag, Kind, Language, StopWords, Token};
+pub use analyzer::{
+    ANALYZER_VERSION, Analyzer, AnalyzerConfig, Bag, Kind, Language, StopWords, Token, without_language,
+};
 pub use block::{Posting, Row, decode_row, encode_rows};
 pub use cache::{Cache, Newest, SealedKey, Seen, SeenIndex};
 pub use changepoints::{Segment, Segmenter, changepoints};

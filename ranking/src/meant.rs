@@ -1,4 +1,6 @@
 //! Which terms somebody may have meant who mistyped one.
+use crate::without_language;
+use std::collections::HashMap;
 
 /// From this many letters on two edits leave most of a word; in a shorter one they make another word.
 const LONG: usize = 8;
@@ -7,28 +9,34 @@ const LONG: usize = 8;
 const LONGEST: usize = 64;
 
 /// At most `limit` of the terms, the nearest first, then those of the nearest length, then by the alphabet: what is one edit away, or two from eight
-/// letters on, and what `typed` is the beginning of, if it `is_beginning`, as if that were one edit. The first letter is taken as meant. An edit is a
-/// letter too many, one too few, another one, or two that changed places.
+/// letters on, and what the word that was typed is the beginning of, if it `is_beginning`, as if that were one edit. The first letter is taken as meant.
+/// An edit is a letter too many, one too few, another one, or two that changed places.
+///
+/// `forms` are the terms of the word that was typed. Each language has a stem of its own, so a term is compared with the first one of its language.
 pub fn meant<'a>(
-    typed: &str,
+    forms: &[impl AsRef<str>],
     terms: impl IntoIterator<Item = &'a str>,
     is_beginning: bool,
     limit: usize,
 ) -> Vec<&'a str> {
-    let letters: Vec<char> = typed.chars().take(LONGEST + 1).collect();
-    if letters.len() > LONGEST {
-        return Vec::new();
+    let mut of_languages: HashMap<Option<&str>, (&str, Vec<char>)> = HashMap::new();
+    for form in forms {
+        let (typed, language) = without_language(form.as_ref());
+        of_languages.entry(language).or_insert_with(|| (typed, typed.chars().take(LONGEST + 1).collect()));
     }
-    let most = if letters.len() < LONG { 1 } else { 2 };
+    of_languages.retain(|_, (_, letters)| letters.len() <= LONGEST);
     let mut near: Vec<(usize, usize, &str)> = Vec::new();
     for term in terms {
-        let length = term.chars().take(letters.len() + LONGEST).count();
+        let (word, language) = without_language(term);
+        let Some((typed, letters)) = of_languages.get(&language) else { continue };
+        let most = if letters.len() < LONG { 1 } else { 2 };
+        let length = word.chars().take(letters.len() + LONGEST).count();
         let gap = length.abs_diff(letters.len());
-        let continues = is_beginning && gap > 0 && term.starts_with(typed);
-        if (gap > most && !continues) || term == typed || term.chars().next() != letters.first().copied() {
+        let continues = is_beginning && gap > 0 && word.starts_with(*typed);
+        if (gap > most && !continues) || word == *typed || word.chars().next() != letters.first().copied() {
             continue;
         }
-        let edits = if continues { 1 } else { distance(&letters, &term.chars().collect::<Vec<char>>()) };
+        let edits = if continues { 1 } else { distance(letters, &word.chars().collect::<Vec<char>>()) };
         if edits <= most {
             near.push((edits, gap, term));
         }
@@ -78,10 +86,18 @@ mod tests {
             ("", true, vec![]),
             ("zebra", true, vec![]),
         ] {
-            assert_eq!(meant(typed, terms, is_beginning, 10), expected, "{typed}");
+            assert_eq!(meant(&[typed], terms, is_beginning, 10), expected, "{typed}");
         }
-        assert_eq!(meant("herx", terms, false, 1), ["herd"]);
-        assert!(meant(&"h".repeat(10_000), terms, true, 10).is_empty());
+        assert_eq!(meant(&["herx"], terms, false, 1), ["herd"]);
+        assert!(meant(&["h".repeat(10_000)], terms, true, 10).is_empty());
+    }
+
+    #[test]
+    fn a_term_that_bears_its_language_is_compared_with_the_stem_of_that_language() {
+        let terms = ["parish/english", "parish/german", "paris", "parih/english", "parisis/french"];
+        let forms = ["parihs", "parih/english", "parihs/french"];
+        assert_eq!(meant(&forms, terms, false, 10), ["paris", "parish/english"]);
+        assert_eq!(meant(&["paris/french"], terms, true, 10), ["parisis/french"]);
     }
 
     proptest! {
@@ -97,7 +113,7 @@ mod tests {
                 _ => {}
             }
             let typed: String = letters.iter().collect();
-            let found = meant(&typed, [word.as_str()], false, 1);
+            let found = meant(&[&typed], [word.as_str()], false, 1);
             prop_assert_eq!(found, if typed == word { vec![] } else { vec![word.as_str()] });
         }
 

@@ -1,7 +1,7 @@
 //! The secrets that open the service.
 use super::Caller;
 use crate::{
-    error::OrFail,
+    error::{OrFail, unauthenticated},
     store::api_tokens::{self, Holder},
 };
 use http::{HeaderMap, header::AUTHORIZATION};
@@ -173,11 +173,6 @@ impl From<Holder> for Caller {
             write: holder.write,
         })
     }
-}
-
-/// The 401 for a missing or bad token. It is always the same, byte for byte.
-pub(crate) fn unauthenticated() -> Failure {
-    Failure::new(Code::Unauthenticated, "send `Authorization: Bearer <token>` with a valid token")
 }
 
 fn has_form(token: &str) -> bool {

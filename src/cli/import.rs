@@ -180,7 +180,8 @@ fn is_of_the_lines(failure: &Failure) -> bool {
     let field = failure.members.get("field").and_then(Value::as_str).unwrap_or_default();
     failure.members.contains_key("index")
         || matches!(failure.code, Code::MalformedRequest | Code::TooLarge)
-        || (failure.code == Code::InvalidField && field.starts_with("documents"))
+        // What the database cannot hold comes without a field.
+        || (failure.code == Code::InvalidField && (field.is_empty() || field.starts_with("documents")))
 }
 
 /// The lines of a file, read in parts.

@@ -74,9 +74,9 @@ struct Arguments {
 enum Command {
     /// Says what keeps tasks from running (unserved, no_handler, lapsed, stuck, starved, stalled, paused,
     /// batch_stalled, unequal_leases, disk, blob_store, feed_away, standby_away, standby_behind), what no search by
-    /// vectors finds (other_model), which derived facts are out of date (rules_failed), and what tells that one server
-    /// will not do for much longer (file_bytes, vector_memory, slow_searches, slow_ingestion, slow_bm25, slow_claims);
-    /// exits with 1 if anything does.
+    /// vectors finds (other_model), which derived facts are out of date (rules_failed), which search index runs out of
+    /// numbers (index_numbers), and what tells that one server will not do for much longer (file_bytes, vector_memory,
+    /// slow_searches, slow_ingestion, slow_bm25, slow_claims); exits with 1 if anything does.
     Doctor {
         /// Reports a task as starved, stalled or stuck once it could run and has waited for this long.
         #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]

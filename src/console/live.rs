@@ -4,7 +4,14 @@ use super::{
     auth::{SessionState, Viewer},
     layout,
 };
-use crate::admission::Place;
+use crate::{
+    admission::Place,
+    error::OrFail,
+    store::{
+        event_feed::{self, Audience},
+        story,
+    },
+};
 use axum::{
     body::Body,
     extract::State,
@@ -14,10 +21,13 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::header;
 use std::{convert::Infallible, sync::Arc, time::Duration};
+use svc_client::Failure;
 use tokio::{sync::watch, time::Instant};
 
-/// The shortest time between two pieces of news.
+/// The shortest time between two pieces of news for the owner.
 const EVERY: Duration = Duration::from_secs(1);
+/// The time between two messages to a principal. It hears no sooner of anything, because the moment would tell of each event that it may not read.
+const BEAT: Duration = Duration::from_secs(2);
 /// A stream without news says after this time that it lives.
 const QUIET: Duration = Duration::from_secs(5);
 /// The message that there is news.
@@ -29,8 +39,17 @@ const CHECK: Duration = Duration::from_secs(5);
 enum News {
     /// Each overview: the owner's pages are made of them.
     Overviews(watch::Receiver<u64>),
-    /// Each event, and how the queue was when the page was told last: what is ingested changes before an event says so.
-    Events { newest: watch::Receiver<i64>, queue: Option<u64> },
+    /// What a principal may read of what happened since it was looked for.
+    Readable(Option<Seen>),
+}
+
+/// What was there when news were looked for.
+#[derive(Clone, Copy)]
+struct Seen {
+    event: i64,
+    attempt: i64,
+    /// Up to here attempts at tasks were told. It is a look behind, because an attempt may be committed after one with a greater id.
+    told_attempt: i64,
 }
 
 impl News {
@@ -40,33 +59,48 @@ impl News {
             sampler.look();
             return News::Overviews(sampler.follow());
         }
-        News::Events { newest: console.service.news.follow(), queue: sampler.queue_mark() }
+        News::Readable(None)
     }
 
-    /// Returns when something has happened that may show on the page.
-    async fn changed(&mut self, console: &Console) {
-        let is_followed = match self {
+    /// Waits for something that may show on the page; returns whether there was any in time.
+    async fn wait(&mut self, console: &Console, viewer: &Viewer) -> bool {
+        match self {
             News::Overviews(taken) => {
+                tokio::time::sleep(EVERY).await;
                 console.service.sampler.look();
-                taken.changed().await.is_ok()
+                let changed = async {
+                    if taken.changed().await.is_err() {
+                        // Nobody tells any more, because the service ends.
+                        std::future::pending::<()>().await;
+                    }
+                };
+                tokio::time::timeout(QUIET, changed).await.is_ok()
             }
-            News::Events { newest, queue } => loop {
-                let now = console.service.sampler.queue_mark();
-                if std::mem::replace(queue, now) != now {
-                    // What happened until now is told with it.
-                    newest.borrow_and_update();
-                    break true;
-                }
-                if let Ok(changed) = tokio::time::timeout(EVERY, newest.changed()).await {
-                    break changed.is_ok();
-                }
-            },
-        };
-        if !is_followed {
-            // Nobody tells any more, because the service ends.
-            std::future::pending().await
+            News::Readable(seen) => {
+                tokio::time::sleep(BEAT).await;
+                // While the database is away, nothing is new.
+                look(console, viewer, seen).await.unwrap_or_default()
+            }
         }
     }
+}
+
+/// Whether something has happened since the last look that a principal may read: an event, or an attempt at a task, because what is ingested changes
+/// before an event says so.
+async fn look(console: &Console, viewer: &Viewer, seen: &mut Option<Seen>) -> Result<bool, Failure> {
+    // The semaphore is never closed.
+    let _turn = console.service.watching.acquire().await.ok();
+    let mut conn = console.service.pool.acquire().await.or_fail()?;
+    let (event, attempt) = event_feed::latest(&mut conn).await.or_fail()?;
+    let last = seen.unwrap_or(Seen { event, attempt, told_attempt: attempt });
+    let audience = Audience { readable: viewer.caller.readable(), principal: viewer.caller.principal_id() };
+    let is_told =
+        event > last.event && event_feed::has_news(&mut conn, &audience, last.event, event).await.or_fail()?;
+    let went_on = !is_told
+        && last.attempt > last.told_attempt
+        && story::has_attempts(&mut conn, &audience.readable, last.told_attempt, last.attempt).await.or_fail()?;
+    *seen = Some(Seen { event, attempt, told_attempt: last.attempt });
+    Ok(is_told || went_on)
 }
 
 struct Follower {
@@ -94,14 +128,11 @@ impl Follower {
             }
         }
         let ending = self.console.service.ending.clone();
-        let news = async {
-            tokio::time::sleep(if self.viewer.is_owner() { EVERY } else { EVERY * 2 }).await;
-            tokio::time::timeout(QUIET, self.news.changed(&self.console)).await.is_ok()
+        let is_new = tokio::select! {
+            () = ending.cancelled() => return None,
+            is_new = self.news.wait(&self.console, &self.viewer) => is_new,
         };
-        tokio::select! {
-            () = ending.cancelled() => None,
-            is_new = news => Some(if is_new { CHANGED } else { Bytes::from_static(b": quiet\n\n") }),
-        }
+        Some(if is_new { CHANGED } else { Bytes::from_static(b": quiet\n\n") })
     }
 }
 
@@ -110,7 +141,12 @@ pub async fn follow(State(console): State<Arc<Console>>, viewer: Viewer) -> Resp
         Ok(place) => place,
         Err(failure) => return layout::bare_refusal(&failure),
     };
-    let news = News::of(&console, &viewer);
+    let mut news = News::of(&console, &viewer);
+    if let News::Readable(seen) = &mut news
+        && let Err(failure) = look(&console, &viewer, seen).await
+    {
+        return layout::bare_refusal(&failure);
+    }
     let follower = Follower { news, is_first: true, viewer, checked: Instant::now(), _place: place, console };
     let messages = stream::unfold(follower, async |mut follower| {
         let message = follower.next().await?;

@@ -329,6 +329,10 @@ fn finding(found: &Finding) -> Markup {
             let what = html! { "For " (oldest) " nothing could be derived from the facts of " (about) "." };
             note(true, what, help, None)
         }
+        FindingKind::IndexNumbers => {
+            let what = html! { "A search index has given out most of its numbers for documents: " (about) "." };
+            note(false, what, help, None)
+        }
         FindingKind::FileBytes => note(false, html! { "The database holds much of files: " (about) "." }, help, None),
         FindingKind::VectorMemory => {
             let what = html! { "The indexes of vectors are larger than half the memory: " (about) "." };

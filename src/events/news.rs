@@ -12,7 +12,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// The time between two tries to listen.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// The newest number of an event, as far as this process knows.
+/// The newest number of an event, as far as this process knows. It gets smaller only after a failover that lost commits.
 #[derive(Clone)]
 pub struct News(Arc<Shared>);
 
@@ -52,12 +52,15 @@ impl Shared {
                 tried = Some(tokio::time::Instant::now());
                 listener = event_feed::listener(&self.pool).await.ok();
             }
-            let newest = match announced {
+            let known = *self.newest.borrow();
+            let newest = match announced.filter(|announced| *announced > known) {
                 Some(newest) => Ok(newest),
+                // A smaller number was announced late, or a failover has lost the greater ones. What this reads began after all that is known was
+                // learned, so it is right in both cases.
                 None => event_feed::newest(&self.pool).await,
             };
             if let Ok(newest) = newest {
-                self.newest.send_if_modified(|known| std::mem::replace(known, newest.max(*known)) < newest);
+                self.newest.send_if_modified(|known| std::mem::replace(known, newest) != newest);
             }
             if self.newest.receiver_count() == 0 {
                 // Nobody begins to follow while this is locked.

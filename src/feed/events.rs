@@ -81,7 +81,7 @@ async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
             continue;
         };
         let wanted = Wanted { kinds: EventKind::usual(), root: None };
-        let Page { events, looked_at } = event_feed::page(&mut conn, &audience, &wanted, after, AT_ONCE).await?;
+        let Page { events, looked_at, .. } = event_feed::page(&mut conn, &audience, &wanted, after, AT_ONCE).await?;
         let next = match looked_at {
             Some((first, _)) => first,
             // Numbers have no gaps, so what is not there was deleted because it was too old.

@@ -34,6 +34,32 @@ use svc_ids::{DocumentId, TripleId};
 /// The most bytes of text in which the quotes of one request are looked for; each text counts once.
 const QUOTED_BYTES: i64 = 256 << 20;
 
+/// Why facts are not written.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The position of what is at fault, if a single one is.
+    pub index: Option<usize>,
+    pub failure: Failure,
+}
+
+impl Refusal {
+    fn at(index: usize, failure: Failure) -> Refusal {
+        Refusal { index: Some(index), failure }
+    }
+
+    /// The same for a longer list, in which what was refused has these positions.
+    fn among(self, positions: &[usize]) -> Refusal {
+        let index = self.index.and_then(|index| positions.get(index).copied());
+        Refusal { index, ..self }
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        Refusal { index: None, failure }
+    }
+}
+
 /// 404, for what does not exist and for what the caller may not read.
 pub fn no_fact(id: TripleId) -> Failure {
     Failure::new(Code::NotFound, format!("there is no fact {id}"))
@@ -225,7 +251,7 @@ pub async fn supersede(
     new: &Supersession,
 ) -> Result<Superseded, Failure> {
     let iri = new.object_iri.as_deref().map(|iri| Iri { field: "object_iri", iri, source_id: new.source_id });
-    let named = ends::resolve(conn, caller, base, iri.as_slice()).await.map_err(|(_, failure)| failure)?;
+    let named = ends::resolve(conn, caller, base, iri.as_slice()).await.map_err(|refusal| refusal.failure)?;
     let node = new.object_id.map(DocumentId).or(named.first().copied());
     let object = match (node, &new.object_literal) {
         (Some(object), _) => Object::Node(object),
@@ -243,7 +269,7 @@ pub async fn supersede(
         None => Vec::new(),
         Some(source) => {
             let cited = Cited { document_id: source, quote: new.quote.as_deref(), confidence: new.confidence };
-            cite(conn, &[cited]).await.map_err(|(_, failure)| failure)?
+            cite(conn, &[cited]).await.map_err(|refusal| refusal.failure)?
         }
     };
     let held = hold(conn, caller, id).await?;
@@ -320,23 +346,23 @@ impl Found {
     }
 }
 
-/// Finds the words that documents are quoted with. An error comes with the position of the citation at fault.
-async fn cite(conn: &mut PgConnection, cited: &[Cited<'_>]) -> Result<Vec<Found>, (usize, Failure)> {
-    let first = |failure| (0, failure);
+/// Finds the words that documents are quoted with. A refusal has the position of the citation at fault.
+async fn cite(conn: &mut PgConnection, cited: &[Cited<'_>]) -> Result<Vec<Found>, Refusal> {
     let quoting: Vec<DocumentId> =
         cited.iter().filter(|cited| cited.quote.is_some()).map(|cited| cited.document_id).collect();
-    let bytes = write::quoted_bytes(conn, &quoting).await.or_fail().map_err(first)?;
+    let bytes = write::quoted_bytes(conn, &quoting).await.or_fail()?;
     if bytes > QUOTED_BYTES {
         let detail =
             format!("the quotes are to be looked for in {bytes} bytes of text, and {QUOTED_BYTES} are allowed");
         let failure = Failure::new(Code::TooLarge, detail)
             .with("limit", QUOTED_BYTES)
             .with("remedy", "send the facts in smaller batches");
-        return Err((0, failure));
+        // It is the fault of all of them together.
+        return Err(failure.into());
     }
     let documents: Vec<DocumentId> = cited.iter().map(|cited| cited.document_id).collect();
     let hashes: HashMap<DocumentId, String> =
-        write::content_hashes(conn, &documents).await.or_fail().map_err(first)?.into_iter().collect();
+        write::content_hashes(conn, &documents).await.or_fail()?.into_iter().collect();
     let mut quoted: BTreeMap<DocumentId, Vec<(usize, String)>> = BTreeMap::new();
     for (at, cited) in cited.iter().enumerate() {
         if let Some(quote) = cited.quote {
@@ -345,19 +371,18 @@ async fn cite(conn: &mut PgConnection, cited: &[Cited<'_>]) -> Result<Vec<Found>
     }
     let mut places: HashMap<usize, (i32, i32)> = HashMap::new();
     for (document_id, quoted) in quoted {
-        let at = quoted.first().map_or(0, |(at, _)| *at);
-        let text = write::text(conn, document_id).await.or_fail().map_err(|failure| (at, failure))?;
+        let text = write::text(conn, document_id).await.or_fail()?;
         let search = tokio::task::spawn_blocking(move || {
             let places = quotes::find(&text, &quoted.iter().map(|(_, quote)| quote.as_str()).collect::<Vec<_>>());
             quoted.into_iter().zip(places).map(|((at, _), place)| (at, place)).collect::<Vec<_>>()
         });
-        for (at, place) in search.await.map_err(|error| (at, Failure::new(Code::Internal, error)))? {
+        for (at, place) in search.await.map_err(|error| Failure::new(Code::Internal, error))? {
             let bound = |bound: usize| i32::try_from(bound).ok();
             let place = place.map(|place| place.characters);
             let place = place.and_then(|place| Some((bound(place.start)?, bound(place.end)?)));
             let place = place.ok_or_else(|| {
                 let failure = Failure::field("quote", format!("document {document_id} does not have these words"));
-                (at, failure.with("remedy", "quote it to the letter"))
+                Refusal::at(at, failure.with("remedy", "quote it to the letter"))
             })?;
             places.insert(at, place);
         }

@@ -1,8 +1,8 @@
 //! Principals, who the caller is, and the record of who did what.
 use super::documents::{id_cursor, page_by_id};
 use crate::{
-    access::{Caller, unauthenticated},
-    error::OrFail,
+    access::Caller,
+    error::{OrFail, unauthenticated},
     registry::Handle,
     service::Service,
     store::{self, audit::Entry, away::sql_state},
@@ -18,7 +18,7 @@ use svc_ids::{DocumentId, PrincipalId};
 /// How many grants the caller is shown.
 const GRANTS: u32 = 1000;
 
-fn no_principal(id: PrincipalId) -> Failure {
+pub(super) fn no_principal(id: PrincipalId) -> Failure {
     Failure::new(Code::NotFound, format!("there is no principal {id}"))
 }
 

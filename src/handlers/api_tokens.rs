@@ -1,6 +1,6 @@
 //! The tokens of principals.
 use super::{
-    access::principal,
+    access::{no_principal, principal},
     documents::{id_cursor, page_by_id},
 };
 use crate::{
@@ -49,9 +49,10 @@ impl Handle<ops::issue_api_token> for Service {
         let new = call.body.0;
         to_come(new.expires_at)?;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let principal = principal(&mut tx, PrincipalId(call.path.id)).await?;
+        let id = PrincipalId(call.path.id);
+        let principal = store::principals::hold(&mut tx, id).await.or_fail()?.ok_or_else(|| no_principal(id))?;
         let issued = issue(&mut tx, &principal, &new.name, new.expires_at).await?;
-        let entry = Entry::new(AuditAct::TokenIssue).principal(PrincipalId(principal.id), &principal.name);
+        let entry = Entry::new(AuditAct::TokenIssue).principal(id, &principal.name);
         let entry = entry.with("token_id", issued.token.id).with("name", new.name);
         caller.record(&mut tx, entry).await.or_fail()?;
         tx.commit().await.or_fail()?;

@@ -55,6 +55,10 @@ pub(super) async fn create(
     let mut to_embed = Vec::with_capacity(count);
     for (index, item) in items.iter().enumerate() {
         let at = |failure: Failure| {
+            // A database that is away is no fault of the document.
+            if !failure.code.members().contains(&"index") {
+                return failure;
+            }
             let field = failure.members.get("field").and_then(Value::as_str);
             let field = field.map(|field| format!("documents[{index}].{field}"));
             let failure = failure.with("index", index);
@@ -67,7 +71,8 @@ pub(super) async fn create(
                 let parent = making.parent(conn, &known, item).await.map_err(at)?;
                 let id = ids.next().ok_or_else(|| Failure::new(Code::Internal, "the batch ran out of ids"))?;
                 let place = batch::new_place(parent.as_ref(), id);
-                making.add(service, conn, item, place.clone(), parent.as_ref()).await.map_err(at)?;
+                // It may store others before this one, of which any may be at fault.
+                making.add(service, conn, item, place.clone(), parent.as_ref()).await?;
                 to_embed.push((place, item.title.len() + item.content.len()));
                 id
             }

@@ -7,11 +7,12 @@ use crate::{
     service::Service,
     store::{
         self,
-        event_feed::{Audience, PAGE, Page, Wanted},
+        event_feed::{Audience, Given, PAGE, Page, Wanted},
     },
 };
+use chrono::{DateTime, Utc};
 use futures_util::stream;
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use svc_client::{
     Call, Code, Event, EventStream, Failure, Sent, ops,
@@ -49,7 +50,8 @@ impl Handle<ops::follow_events> for Service {
             None => ("since", call.query.since()?),
         };
         let news = self.news.follow();
-        let kept = store::event_feed::kept(&mut *self.pool.acquire().await.or_fail()?).await.or_fail()?;
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let kept = store::event_feed::kept(&mut conn).await.or_fail()?;
         let after = match since {
             None => kept.oldest - 1,
             Some(Since::Now) => kept.newest,
@@ -59,12 +61,15 @@ impl Handle<ops::follow_events> for Service {
             Some(Since::After(after)) if after + 1 < kept.oldest => return Err(expired(kept.oldest)),
             Some(Since::After(after)) => after,
         };
+        let Given { at: after_at, .. } = store::event_feed::given(&mut conn, after).await.or_fail()?;
+        drop(conn);
         let follow = Follow {
             pool: self.pool.clone(),
             has_standbys: self.replicas().is_some(),
             caller: caller.clone(),
             wanted: Wanted { kinds: call.query.kinds()?, root: call.query.root },
             after,
+            after_at,
             position: Some(after),
             next_beat: Instant::now(),
             read: VecDeque::new(),
@@ -78,12 +83,15 @@ impl Handle<ops::follow_events> for Service {
 }
 
 fn expired(oldest: i64) -> Failure {
-    Failure::new(Code::EventsExpired, format!("the oldest event that is kept has the number {oldest}"))
-        .with("oldest_seq", oldest)
-        .with(
-            "remedy",
-            "read the present state of what you follow, and follow again without `since` and `Last-Event-ID`",
-        )
+    gone(format!("the oldest event that is kept has the number {oldest}"), oldest)
+}
+
+/// Says why events that a caller has not been told of are not there.
+fn gone(reason: String, oldest: i64) -> Failure {
+    Failure::new(Code::EventsExpired, reason).with("oldest_seq", oldest).with(
+        "remedy",
+        "read the present state of what you follow, and follow again without `since` and `Last-Event-ID`",
+    )
 }
 
 /// A stream of events. It reads the next page when the caller has taken the one before, with the rights that the caller has then.
@@ -95,6 +103,8 @@ struct Follow {
     wanted: Wanted,
     /// The number of the last event that was looked at.
     after: i64,
+    /// When that event happened; `None` if it was not kept.
+    after_at: Option<DateTime<Utc>>,
     /// That number, if the caller has not been told of it: a caller that resumes there misses nothing, though it was sent no event.
     position: Option<i64>,
     /// When the caller is next told of that number.
@@ -131,7 +141,7 @@ impl Follow {
                         if self.position.is_none() {
                             self.next_beat = Instant::now() + BEAT;
                         }
-                        self.renew().await
+                        self.beat().await
                     }
                     () = self.ending.cancelled() => return None,
                 }
@@ -156,6 +166,27 @@ impl Follow {
         Ok(())
     }
 
+    /// Makes sure that the caller may still read, and that a failover has not lost what it has read.
+    async fn beat(&mut self) -> Result<(), Failure> {
+        self.renew().await?;
+        // It is smaller too before this process has read it.
+        if *self.news.borrow() < self.after {
+            self.verify(&mut *self.pool.acquire().await.or_fail()?).await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses to go on after a failover that lost the event that was looked at last. Numbers are given again then, so that other events up to that
+    /// number would be left out.
+    async fn verify(&self, conn: &mut PgConnection) -> Result<(), Failure> {
+        let Given { newest, at } = store::event_feed::given(conn, self.after).await.or_fail()?;
+        if newest >= self.after && (at.is_none() || at == self.after_at) {
+            return Ok(());
+        }
+        let oldest = store::event_feed::kept(conn).await.or_fail()?.oldest;
+        Err(gone(format!("a failover of the database lost the event with the number {}", self.after), oldest))
+    }
+
     /// Reads the next page.
     async fn look(&mut self) -> Result<(), Failure> {
         // The semaphore is never closed.
@@ -163,8 +194,9 @@ impl Follow {
         self.renew().await?;
         let audience = Audience { readable: self.caller.readable(), principal: self.caller.principal_id() };
         let mut conn = self.pool.acquire().await.or_fail()?;
+        self.verify(&mut conn).await?;
         let page = store::event_feed::page(&mut conn, &audience, &self.wanted, self.after, PAGE).await.or_fail()?;
-        let Page { mut events, looked_at } = page;
+        let Page { mut events, looked_at, last_at } = page;
         if self.has_standbys && !events.is_empty() {
             // The position is read after the page, so everything on the page is before it.
             let position = store::replicas::written(&mut conn).await.or_fail()?.position.to_string();
@@ -173,7 +205,7 @@ impl Follow {
         // Numbers have no gaps, so a gap is what was deleted because it was too old.
         match looked_at {
             Some((first, last)) if first == self.after + 1 => {
-                self.after = last;
+                (self.after, self.after_at) = (last, last_at);
                 // The event itself tells the number of a last one that is sent.
                 self.position = Some(last).filter(|last| events.last().is_none_or(|event| event.seq != *last));
                 self.read = events.into();

@@ -10,7 +10,10 @@ use crate::{
     service::Service,
     store::{self, evidence::Evidence, tasks::fingerprint},
 };
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
 use svc_actors::{Lane, Lanes};
 use svc_client::{
     Call, Code, Failure, ops,
@@ -82,7 +85,6 @@ async fn queue(
             }
             let queueing = Queueing::of_file(text.root_id(), &service.settings.task_badges);
             let task = queueing.add(&mut tx, &text.place, Work::of(&EXTRACT_FACTS).params(params)).await.or_fail()?;
-            store::ingest_nodes::grow(&mut tx, id, 1, 0, 0).await.or_fail()?;
             queued.push((id, task));
         }
         tx.commit().await.or_fail()?;
@@ -100,25 +102,26 @@ async fn wait_for(
         let mut step = WAIT_STEP;
         loop {
             let mut conn = service.pool.acquire().await.or_fail()?;
-            let (open, failed) = store::extraction::progress(&mut conn, &tasks).await.or_fail()?;
+            let (open, failed, completed) = store::extraction::progress(&mut conn, &tasks).await.or_fail()?;
             if open == 0 {
-                return Ok::<Vec<DocumentId>, Failure>(failed);
+                return Ok::<_, Failure>((failed, completed));
             }
             drop(conn);
             tokio::time::sleep(step).await;
             step = step.mul_f32(1.25).min(Duration::from_millis(500));
         }
     };
-    let failed = tokio::select! {
-        failed = tokio::time::timeout(WAIT, ended) => failed.ok(),
+    let ended = tokio::select! {
+        ended = tokio::time::timeout(WAIT, ended) => ended.ok(),
         () = service.ending.cancelled() => None,
     };
-    let Some(failed) = failed.transpose()? else { return Ok(None) };
+    let Some((failed, completed)) = ended.transpose()? else { return Ok(None) };
     let mut done = ExtractedFacts { failed: failed.len() as i64, ..ExtractedFacts::default() };
     let name = if dry_run { Evidence::FactsDryRun } else { Evidence::Facts };
     let failed: HashSet<DocumentId> = failed.into_iter().collect();
-    let documents = queued.iter().map(|(id, _)| *id).filter(|id| !failed.contains(id));
-    let documents: Vec<DocumentId> = documents.collect();
+    // A reprocess may have put a task at the part that took the place of its text.
+    let documents = queued.iter().map(|(id, _)| *id).chain(completed).filter(|id| !failed.contains(id));
+    let documents: Vec<DocumentId> = documents.collect::<BTreeSet<_>>().into_iter().collect();
     let mut conn = service.pool.acquire().await.or_fail()?;
     for page in documents.chunks(PAGE as usize) {
         for said in store::extraction::recorded(&mut conn, page, name).await.or_fail()? {

@@ -22,12 +22,14 @@ use svc_ids::{DocumentId, PrincipalId};
 impl Handle<ops::put_grant> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::put_grant>) -> Result<GrantResponse, Failure> {
         let (path, right) = (call.path, call.body.0.right);
+        let mut moving = None;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let mut granted = grant(&mut tx, caller, path, right).await?;
         if granted.is_none() {
             // The document is no access root yet. Making it one must be the first statement of a transaction.
             principal(&mut tx, PrincipalId(path.principal_id)).await?;
             tx.rollback().await.or_fail()?;
+            moving = Some(self.admission.moving(caller.principal_id()).await?);
             tx = store::transaction::begin(&self.pool).await.or_fail()?;
             protect(self, &mut tx, caller, DocumentId(path.id)).await?;
             granted = grant(&mut tx, caller, path, right).await?;
@@ -37,6 +39,7 @@ impl Handle<ops::put_grant> for Service {
             return Err(Failure::no_document(path.id));
         };
         tx.commit().await.or_fail()?;
+        drop(moving);
         self.rights_changed();
         Ok(granted)
     }

@@ -2,6 +2,7 @@
 use super::documents::{id_cursor, page_by_id};
 use crate::{
     access::Caller,
+    admission::Place,
     error::OrFail,
     registry::Handle,
     search::{bm25, maxsim},
@@ -14,6 +15,7 @@ use crate::{
             self, DEFAULT, IndexError,
             manage::{self, IndexRow, Removed},
         },
+        transaction::Transaction,
     },
 };
 use serde_json::Value;
@@ -101,9 +103,14 @@ async fn read(conn: &mut PgConnection, id: IndexId) -> Result<IndexResponse, Fai
 }
 
 /// Begins a transaction that changes which documents an index covers. Whoever creates documents with their postings at the same time waits, and sees the change,
-/// or has ended before it, and then the build finds the documents.
-async fn begin_covering(service: &Service) -> sqlx::Result<store::transaction::Transaction> {
-    store::transaction::begin_moving(&service.pool).await
+/// or has ended before it, and then the build finds the documents. Without an index it is for a new one. Also returns the slot to keep until the transaction ends.
+async fn begin_covering(
+    service: &Service,
+    caller: &Caller,
+    index: Option<IndexId>,
+) -> Result<(Place, Transaction), Failure> {
+    let moving = service.admission.moving(caller.principal_id()).await?;
+    Ok((moving, store::transaction::begin_covering(&service.pool, index).await.or_fail()?))
 }
 
 /// Builds what it can at once, and answers with the index as it is then.
@@ -162,7 +169,7 @@ impl Handle<ops::create_index> for Service {
             title_paths: new.title_paths.unwrap_or(self.settings.title_paths),
         };
         let capabilities = new.capabilities.unwrap_or(IndexCapabilities { bm25: true, maxsim: false });
-        let mut tx = begin_covering(self).await.or_fail()?;
+        let (moving, mut tx) = begin_covering(self, caller, None).await?;
         if let Some(members) = &new.members {
             lock_members(&mut tx, members).await?;
         }
@@ -174,6 +181,7 @@ impl Handle<ops::create_index> for Service {
         let index = read(&mut tx, id).await?;
         record(&mut tx, caller, AuditAct::IndexCreate, &index, Some(("members", index.members.into()))).await?;
         tx.commit().await.or_fail()?;
+        drop(moving);
         build(self, id).await
     }
 }
@@ -260,19 +268,20 @@ impl Handle<ops::list_index_members> for Service {
 impl Handle<ops::add_index_members> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::add_index_members>) -> Result<IndexResponse, Failure> {
         let (id, members) = (IndexId(call.path.id), call.body.0.members);
-        let mut tx = begin_covering(self).await.or_fail()?;
+        let (moving, mut tx) = begin_covering(self, caller, Some(id)).await?;
         lock_members(&mut tx, &members).await?;
-        manage::lock(&mut tx, id).await.map_err(failure)?;
+        let config = manage::lock(&mut tx, id).await.map_err(failure)?;
         let index = read(&mut tx, id).await?;
         not_the_default(&index.name, "narrowed to some subtrees")?;
         manage::add_members(&mut tx, id, &members).await.or_fail()?;
         match index.restricted {
             true => manage::cover(&mut tx, id, &members).await.or_fail()?,
             // It covered everything.
-            false => manage::rebuild(&mut tx, id).await.or_fail()?,
+            false => manage::rebuild(&mut tx, id, &config).await.map_err(failure)?,
         }
         record(&mut tx, caller, AuditAct::IndexMemberAdd, &index, Some(("members", members.into()))).await?;
         tx.commit().await.or_fail()?;
+        drop(moving);
         build(self, id).await
     }
 }
@@ -280,7 +289,7 @@ impl Handle<ops::add_index_members> for Service {
 impl Handle<ops::remove_index_member> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::remove_index_member>) -> Result<(), Failure> {
         let (id, member) = (IndexId(call.path.id), DocumentId(call.path.document_id));
-        let mut tx = begin_covering(self).await.or_fail()?;
+        let (moving, mut tx) = begin_covering(self, caller, Some(id)).await?;
         manage::lock(&mut tx, id).await.map_err(failure)?;
         match manage::remove_member(&mut tx, id, member).await.or_fail()? {
             Removed::Gone => {}
@@ -295,6 +304,7 @@ impl Handle<ops::remove_index_member> for Service {
         let index = read(&mut tx, id).await?;
         record(&mut tx, caller, AuditAct::IndexMemberRemove, &index, Some(("member", member.0.into()))).await?;
         tx.commit().await.or_fail()?;
+        drop(moving);
         build(self, id).await.map(|_| ())
     }
 }
@@ -303,8 +313,8 @@ impl Handle<ops::refresh_index> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::refresh_index>) -> Result<IndexResponse, Failure> {
         let id = IndexId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        manage::lock(&mut tx, id).await.map_err(failure)?;
-        manage::rebuild(&mut tx, id).await.or_fail()?;
+        let config = manage::lock(&mut tx, id).await.map_err(failure)?;
+        manage::rebuild(&mut tx, id, &config).await.map_err(failure)?;
         let index = read(&mut tx, id).await?;
         record(&mut tx, caller, AuditAct::IndexRefresh, &index, None).await?;
         tx.commit().await.or_fail()?;

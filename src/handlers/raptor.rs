@@ -104,9 +104,7 @@ async fn queue(
     let belongs = store::ingest_nodes::belongs(conn, place.id()).await.or_fail()?;
     let root_id = belongs.map_or(place.id().as_root(), |Belongs { root_id, .. }| root_id);
     let queueing = Queueing::of_file(root_id, &service.settings.task_badges);
-    let task_id = queueing.add(conn, place, Work::of(&RAPTOR).params(params)).await.or_fail()?;
-    store::ingest_nodes::grow(conn, place.id(), 1, 0, 0).await.or_fail()?;
-    Ok(task_id)
+    queueing.add(conn, place, Work::of(&RAPTOR).params(params)).await.or_fail()
 }
 
 /// The tree that the task makes, if it does so soon.

@@ -26,7 +26,7 @@ impl Handle<ops::reprocess_file> for Service {
 pub(super) async fn after_giving_up(service: &Service, given_up: GivenUp) {
     announce_cancel(service, given_up.stopping).await;
     for id in given_up.generations {
-        reprocess::end_or_leave(&service.pool, id).await;
+        reprocess::end_or_leave(service, id).await;
     }
     service.wake.notify(Lanes::ALL);
 }

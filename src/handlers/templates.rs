@@ -33,7 +33,7 @@ impl Handle<ops::create_template> for Service {
         let new = call.body.0;
         let declared = TemplateDeclaration { variables: new.variables, partials: new.partials };
         let structured_content = written(&declared)?;
-        Templates::gather(self, caller, None, &new.content, declared).await?.check(self, caller).await?;
+        Templates::gather(self, caller, None, &new.content, declared).await?.check(self).await?;
         let document = NewDocument {
             title: new.title,
             content: new.content,
@@ -77,13 +77,15 @@ impl Handle<ops::update_template> for Service {
         call: Call<ops::update_template>,
     ) -> Result<Version<UpdatedDocument>, Failure> {
         let (path, query, meta, change) = (call.path, call.query, call.meta, call.body.0);
-        // What is checked is what is written: if somebody else changes the template meanwhile, it is read and checked once more.
-        let mut tries = if meta.if_match.is_none() { TRIES } else { 1 };
+        // What is checked is what is written: if somebody else changes the template meanwhile, it is read and checked once more. `*` takes any
+        // version, and names none to compare with.
+        let named = meta.if_match.clone().filter(|list| list.trim() != "*");
+        let mut tries = if named.is_none() { TRIES } else { 1 };
         loop {
             tries -= 1;
             let template = of(self, caller, path.id).await?;
             let written = checked(self, caller, &template, &change).await?;
-            let if_match = meta.if_match.clone().map_or_else(|| etag_of(&template), Ok)?;
+            let if_match = named.clone().map_or_else(|| etag_of(&template), Ok)?;
             let meta = Meta { if_match: Some(if_match), ..meta.clone() };
             let done = Call { meta, path, query, body: Json(written) };
             match Handle::<ops::update_document>::handle(self, caller, done).await {
@@ -111,7 +113,7 @@ async fn checked(
         written_as = Some(written(&declared)?);
         let content = change.content.as_ref().unwrap_or(&template.content);
         let templates = Templates::gather(service, caller, Some(template.id), content, declared).await?;
-        templates.check(service, caller).await?;
+        templates.check(service).await?;
     }
     let (title, content) = (change.title.clone(), change.content.clone());
     Ok(DocumentChange { title, content, structured_content: written_as, ..DocumentChange::default() })
@@ -132,7 +134,7 @@ impl Handle<ops::render_template> for Service {
         let declared = declaration(&template)?;
         let templates = Templates::gather(self, caller, Some(template.id), &template.content, declared).await?;
         let values = templates.values(self, caller, asked).await?;
-        let (text, used_variables) = templates.render(self, caller, values).await?;
+        let (text, used_variables) = templates.render(self, values).await?;
         let tokens = match self.model().await {
             Ok(model) => {
                 let counted = text.clone();

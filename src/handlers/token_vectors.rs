@@ -3,17 +3,21 @@ use crate::{
     access::Caller,
     embedding::{EmbedError, Model},
     error::OrFail,
+    ingest::{postings::Postings, segments::outdate_sums},
     registry::Handle,
     search::{self, maxsim, titles},
     service::Service,
     store::{self, evidence::Evidence, nodes::TextRow, token_vectors::TokenRows, vectors::Weighted},
 };
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
-use svc_actors::WriteMode;
+use std::{
+    collections::{HashMap, HashSet},
+    slice,
+};
+use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{EmbedResponse, RunnerTextKind, TokensAnswer, TokensBatchResponse, TokensResponse},
+    wire::{EmbedResponse, RunnerTextKind, Settled, TokensAnswer, TokensBatchResponse, TokensResponse},
 };
 use svc_ids::DocumentId;
 use svc_models::{ModelError, TokenVectors};
@@ -199,7 +203,7 @@ struct Vector<'a> {
     titles: usize,
 }
 
-/// Stores the vectors of a text; 409 if the document has another text, or other titles above it, by now.
+/// Stores the vectors of a text, and its postings with the document's vector; 409 if the document has another text, or other titles above it, by now.
 async fn write(
     service: &Service,
     caller: &Caller,
@@ -208,6 +212,11 @@ async fn write(
     tokens: Option<&TokenRows<'_>>,
 ) -> Result<(), Failure> {
     let id = read.id;
+    // The task that was to embed the document may have ended without doing so, and nothing else puts it into the indexes of words.
+    let postings = match vector.is_some() && read.settled.0 == Settled::Settled {
+        true => Some(Postings::prepare(service, slice::from_ref(read)).await.or_fail()?),
+        false => None,
+    };
     let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
     let Some(place) = store::places::lock_for_change(&mut tx, &caller.writable(), id).await.or_fail()? else {
         return Err(caller.refusal(&mut tx, id).await.or_fail()?);
@@ -222,6 +231,7 @@ async fn write(
         .with("remedy", "embed it again"));
     }
     store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Itself).await.or_fail()?;
+    let is_found_anew = vector.is_some();
     if let Some(Vector { vector, model, titles }) = vector {
         store::vectors::set(&mut tx, &place, &[id], &[vector], model).await.or_fail()?;
         let file = store::edits::part(&mut tx, &place).await.or_fail()?.and_then(|part| part.file);
@@ -230,9 +240,18 @@ async fn write(
             let note = json!({"windows": 1, "titles": titles});
             store::evidence::record(&mut tx, id, Evidence::Embed, &note).await.or_fail()?;
         }
+        outdate_sums(&service.settings.task_badges, &mut tx, &[id]).await.or_fail()?;
     }
     if let Some(tokens) = tokens {
         store::token_vectors::replace(&mut tx, &place, tokens).await.or_fail()?;
     }
-    tx.commit().await.or_fail()
+    // What is in flight again by now has a task that writes them.
+    if let Some(postings) = postings.filter(|_| now.iter().all(|row| row.settled.0 == Settled::Settled)) {
+        postings.write(service, &mut tx).await.or_fail()?;
+    }
+    tx.commit().await.or_fail()?;
+    if is_found_anew {
+        service.wake.notify(Lanes::of(Lane::Model));
+    }
+    Ok(())
 }

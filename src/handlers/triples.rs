@@ -8,7 +8,7 @@ use crate::{
     access::Caller,
     error::OrFail,
     graph::{
-        facts::{self, Manner, Origin, no_fact},
+        facts::{self, Manner, Origin, Refusal, no_fact},
         named,
         paths::{self, Budget},
     },
@@ -61,7 +61,7 @@ impl Handle<ops::assert_fact> for Service {
         let base = &self.settings.rdf_base;
         let asserted = facts::assert(&mut tx, caller, base, &facts, Manner { on_overlap, origin: Origin::Caller })
             .await
-            .map_err(|(_, failure)| failure)?;
+            .map_err(|refusal| refusal.failure)?;
         let Some((id, outcome)) = asserted.outcomes.first().copied() else {
             return Err(Failure::new(Code::Internal, "the fact was not recorded"));
         };
@@ -80,7 +80,8 @@ impl Handle<ops::assert_facts> for Service {
         let base = &self.settings.rdf_base;
         let asserted = facts::assert(&mut tx, caller, base, &new.facts, Manner { on_overlap, origin: Origin::Caller })
             .await
-            .map_err(|(index, failure)| {
+            .map_err(|Refusal { index, failure }| {
+                let Some(index) = index else { return failure };
                 let field = failure.members.get("field").and_then(|field| field.as_str());
                 let field = field.map(|field| format!("facts[{index}].{field}"));
                 let failure = failure.with("index", index);

@@ -98,7 +98,7 @@ pub async fn embed_again(
         outdate_sums(&core.settings.task_badges, conn, &[place.id()]).await.or_fail()?;
     }
     bm25::remove(conn, None, &[place.id()]).await.or_fail()?;
-    let waiting = store::edits::waiting_embed(conn, place, EMBED.name, tokens).await.or_fail()?;
+    let waiting = store::edits::waiting_embed(conn, place, file, EMBED.name, tokens).await.or_fail()?;
     let mut params = Map::new();
     if tokens {
         params.insert("tokens".to_owned(), true.into());

@@ -93,7 +93,9 @@ impl Tools {
         all.extend(params);
         let queueing = Queueing::of_file(root_id, &self.settings.task_badges);
         let id = queueing.add(conn, place, Work::of(known).params(Value::Object(all))).await?;
-        store::ingest_nodes::grow(conn, place.id(), 1, 0, 0).await?;
+        if store::ingest_nodes::is_counted(task_type) {
+            store::ingest_nodes::grow(conn, place.id(), 1, 0, 0).await?;
+        }
         Ok(id)
     }
 }

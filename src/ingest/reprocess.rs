@@ -230,8 +230,8 @@ fn outcome(state: &str, generation: &Generation) -> Value {
 }
 
 /// Ends a generation, if it is time to. An error is logged: the sweep tries again.
-pub async fn end_or_leave(pool: &PgPool, id: RootId) {
-    match end(pool, id).await {
+pub async fn end_or_leave(core: &Core, id: RootId) {
+    match end(core, id).await {
         Ok(()) => {}
         Err(EndError::Held(error)) => {
             tracing::debug!(root.id = id.0, error = %error, "a reprocess ends once its file is at rest");
@@ -242,7 +242,8 @@ pub async fn end_or_leave(pool: &PgPool, id: RootId) {
     }
 }
 
-async fn end(pool: &PgPool, id: RootId) -> Result<(), EndError> {
+async fn end(core: &Core, id: RootId) -> Result<(), EndError> {
+    let pool = &core.pool;
     let fate = store::reprocess::fate(&mut *pool.acquire().await?, id).await?;
     match fate {
         None | Some(Fate::Wait) => Ok(()),
@@ -252,7 +253,7 @@ async fn end(pool: &PgPool, id: RootId) -> Result<(), EndError> {
             remove_given_up(pool, id).await
         }
         Some(Fate::Swap) => {
-            swap::swap(pool, id).await?;
+            swap::swap(core, id).await?;
             remove_given_up(pool, id).await
         }
     }
@@ -306,12 +307,12 @@ async fn remove(pool: &PgPool, id: RootId) -> Result<(), EndError> {
 }
 
 /// Ends all generations whose root left flight, that were given up, or whose file is gone.
-pub async fn sweep(pool: PgPool) {
-    let ended = async { store::reprocess::ended(&mut *pool.acquire().await?).await };
+pub async fn sweep(core: Core) {
+    let ended = async { store::reprocess::ended(&mut *core.pool.acquire().await?).await };
     match ended.await {
         Ok(ended) => {
             for id in ended {
-                end_or_leave(&pool, id).await;
+                end_or_leave(&core, id).await;
             }
         }
         Err(error) => tracing::warn!(error = %error, "could not look for reprocesses that have ended"),

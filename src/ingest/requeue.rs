@@ -56,7 +56,9 @@ async fn nodes_of(conn: &mut PgConnection, types: &TaskTypes, task: &Moved) -> R
         }
         // A task that fails alone is tried again alone.
         if runs.is_empty() {
-            store::ingest_nodes::grow(conn, task.scope_document_id, 1, 0, 0).await.or_fail()?;
+            if store::ingest_nodes::is_counted(&task.task_type) {
+                store::ingest_nodes::grow(conn, task.scope_document_id, 1, 0, 0).await.or_fail()?;
+            }
             return Ok(Vec::new());
         }
         let rows = store::nodes::leaves(conn, task.scope_document_id, &runs).await.or_fail()?;

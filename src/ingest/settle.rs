@@ -9,6 +9,7 @@ use crate::{
         postings::{AsRead, Unread},
         queueing::{Queueing, Work, add_to_files},
         reprocess,
+        segments::outdate_sums,
         tasks::{
             rollup,
             types::{STRUCTURE_SEMANTIC, SUMMARIZE, TaskType, TaskTypes},
@@ -70,7 +71,7 @@ async fn settle_together(core: &Core, mut roots: Vec<RootId>, mut postings: AsRe
         let left = store::ingest_nodes::commit_and_look(tx, &roots).await?;
         let (again, over): (Vec<Left>, Vec<Left>) = left.into_iter().partition(|left| left.has_events);
         for generation in over.into_iter().flat_map(|left| left.ended) {
-            reprocess::end_or_leave(&core.pool, generation).await;
+            reprocess::end_or_leave(core, generation).await;
         }
         roots = again.into_iter().map(|left| left.root_id).collect();
         if roots.is_empty() {
@@ -244,6 +245,11 @@ async fn finish_nodes(
     }
     let empty = ids(nodes.iter().filter(|node| has_no_rollup(node)));
     store::rollups::forget_vectors(conn, &empty).await?;
+    let is_empty_file = |node: &&Touched| has_no_rollup(node) && node.document_id == node.root_id.document();
+    let files = ids(nodes.iter().filter(is_empty_file));
+    if !files.is_empty() {
+        outdate_sums(&core.settings.task_badges, conn, &files).await?;
+    }
     let finished = |node: &Touched| Finished { id: node.document_id, parent_id: node.parent_id, root_id: node.root_id };
     finish(core, conn, &nodes.iter().map(finished).collect::<Vec<_>>(), postings).await
 }
@@ -391,7 +397,9 @@ async fn fail_with_task(
         if !moved.is_empty() {
             store::events::part_failed(conn, document_id, root_id).await?;
         }
-        store::ingest_nodes::task_over(conn, document_id).await?;
+        if store::ingest_nodes::is_counted(task_type) {
+            store::ingest_nodes::task_over(conn, document_id).await?;
+        }
         return Ok(Some((root_id, moved.len() as i64)));
     }
     if let Some(containers) = types.containers_of_failure(task_type, params) {

@@ -87,6 +87,5 @@ async fn add(core: &Core, conn: &mut PgConnection, place: &Place, params: Value)
     let file = store::edits::part(conn, place).await.or_fail()?.and_then(|part| part.file);
     let root_id = file.unwrap_or(place.id().as_root());
     let queueing = Queueing::of_file(root_id, &core.settings.task_badges);
-    queueing.add(conn, place, Work::of(&EMBED_TITLES).params(params)).await.or_fail()?;
-    store::ingest_nodes::grow(conn, place.id(), 1, 0, 0).await.or_fail()
+    queueing.add(conn, place, Work::of(&EMBED_TITLES).params(params)).await.or_fail().map(|_| ())
 }

@@ -491,6 +491,19 @@ mod tests {
     }
 
     #[test]
+    fn the_marks_before_a_heading_are_no_chunk() {
+        for (text, titles) in [("- ### Card\n  x\n", &["Card", "Card"][..]), ("> # Quote\n> x\n", &["file.txt"])] {
+            let headings = svc_formats::headings(text).collect();
+            let extraction = Extraction { text: text.to_owned(), headings, ..Extraction::default() };
+            let nodes = nodes(&extraction);
+            let found: Vec<_> = nodes.iter().map(|node| node.title.as_str()).collect();
+            assert_eq!(found, titles, "{text}");
+            let chunk = nodes.iter().find_map(|node| node.chunk.as_ref()).expect("a chunk");
+            assert_eq!(chunk.content(text), text.trim_end());
+        }
+    }
+
+    #[test]
     fn a_table_is_a_node_in_its_place_and_in_no_chunk() {
         let long: String = (0..200).map(|row| format!("| {row} | heron number {row} |\n")).collect();
         let text = format!(

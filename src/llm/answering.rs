@@ -163,7 +163,7 @@ impl Answering {
         }
         let took = self.took(code);
         let took = took.as_ref().map(|(name, usage)| (name.as_str(), *usage));
-        self.model.ended(self.ask.purpose, self.begun, code, took).await;
+        self.model.ended(self.ask.purpose, self.begun, code, self.model.label(&self.ask), took).await;
     }
 
     /// The model and what it took, if it answered or the server has counted.
@@ -198,10 +198,10 @@ impl Drop for Answering {
         let Ok(runtime) = Handle::try_current() else { return };
         let code = if self.received.finish.is_some() { ANSWERED } else { STOPPED };
         let (model, took) = (self.model.clone(), self.took(code));
-        let (purpose, begun) = (self.ask.purpose, self.begun);
+        let (purpose, begun, label) = (self.ask.purpose, self.begun, model.label(&self.ask).to_owned());
         runtime.spawn(async move {
             let took = took.as_ref().map(|(name, usage)| (name.as_str(), *usage));
-            model.ended(purpose, begun, code, took).await;
+            model.ended(purpose, begun, code, &label, took).await;
         });
     }
 }

@@ -216,9 +216,13 @@ fn refusals(info: &OperationInfo, entry: &Value) -> Vec<Code> {
     if info.needs.is_some() || info.access == Access::RunnerKey {
         codes.push(Code::NotConfigured);
     }
-    // An operation that stores something is refused if the disk is full, and its statements have a time limit.
+    // The statements of an operation that stores something have a time limit.
     if !reads {
-        codes.extend([Code::StorageFull, Code::TimedOut]);
+        codes.push(Code::TimedOut);
+    }
+    // A read needs room too, for copies of stored files and where the database sorts; a probe and a runner read neither.
+    if !reads || !matches!(info.access, Access::Public | Access::Metrics | Access::RunnerKey) {
+        codes.push(Code::StorageFull);
     }
     Code::ALL.iter().copied().filter(|code| codes.contains(code)).collect()
 }
@@ -263,7 +267,7 @@ fn problem_response(status: u16, codes: &[Code], schema: &str) -> Value {
     let mut with = |name: &str| headers[name] = json!({"$ref": format!("#/components/headers/{name}")});
     match status {
         401 => with("WWW-Authenticate"),
-        409 | 503 => with("Retry-After"),
+        409 | 503 | 507 => with("Retry-After"),
         429 => ["Retry-After", "RateLimit", "RateLimit-Policy"].into_iter().for_each(with),
         416 => with("Content-Range"),
         _ => {}

@@ -43,7 +43,7 @@ pub trait Decode: Body + Sized {
     type Received: Send + 'static;
 
     /// Takes a slot for the request before its body is read, if the body needs one; 429 if none becomes free. The
-    /// caller keeps the slot until the request is answered.
+    /// caller keeps the slot until the request is answered. A body that is known to be empty needs none.
     fn admit(
         _: &Service,
         _: Option<PrincipalId>,
@@ -160,10 +160,7 @@ impl<T: Wire> Decode for OptionalJson<T> {
         principal: Option<PrincipalId>,
         headers: &HeaderMap,
     ) -> Result<Option<Place>, Failure> {
-        match announced(headers) {
-            Some(0) => Ok(None),
-            _ => Json::<T>::admit(service, principal, headers).await,
-        }
+        Json::<T>::admit(service, principal, headers).await
     }
 
     async fn decode(service: &Service, request: Request) -> Result<Self, Failure> {
@@ -266,7 +263,7 @@ async fn text(service: &Service, request: Request) -> Result<String, Failure> {
 }
 
 /// Whether a body is known to be empty.
-fn is_empty(body: &RequestBody) -> bool {
+pub(super) fn is_empty(body: &RequestBody) -> bool {
     body.is_end_stream() || body.size_hint().exact() == Some(0)
 }
 

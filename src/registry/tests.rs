@@ -125,6 +125,21 @@ fn a_document_of_a_batch_takes_what_a_single_one_takes() {
 }
 
 #[test]
+fn what_a_full_disk_or_a_large_ontology_stops_says_so_in_the_contract() {
+    let refuses = |method: &str, path: &str, status: &str| {
+        let responses = &contract()["paths"][path][method]["responses"];
+        assert!(responses["500"].is_object(), "{path}");
+        responses.get(status).is_some()
+    };
+    // Some reads copy a stored file to the data folder, and any of them may have the database sort on its disk.
+    for path in ["/documents/{id}/cells", "/documents/roots"] {
+        assert!(refuses("get", path, "507"), "{path}");
+    }
+    assert!(!refuses("get", "/health", "507"));
+    assert!(refuses("post", "/shape-bindings/{id}/validate", "413"));
+}
+
+#[test]
 fn the_contract_is_this() {
     insta::assert_json_snapshot!(contract());
 }
@@ -225,6 +240,24 @@ async fn a_panic_is_a_500_with_a_request_id_and_nothing_more() {
     let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.expect("a body");
     let text = String::from_utf8_lossy(&bytes);
     assert!(text.contains("request_id") && !text.contains("secret"), "{text}");
+}
+
+/// A body that does not fit could never be sent, however long its sender waits.
+#[tokio::test(start_paused = true)]
+async fn the_largest_body_of_each_operation_fits_into_the_share_of_a_principal() {
+    let home = [("HOME", "/nonexistent"), ("SVC_PRINCIPAL_SHARE", "0.1")].map(|(n, v)| (n.to_owned(), v.to_owned()));
+    let settings = Arc::new(Settings::load(Some(std::path::Path::new("/dev/null")), home.into_iter()).expect("valid"));
+    let pool = crate::store::database::pool(sqlx::postgres::PgConnectOptions::new(), 1, settings.worker_lease);
+    let service = Service::new(settings, pool, None, "owner", reader());
+    let usual = service.settings.max_body_bytes;
+    for info in OPERATIONS {
+        let most = (info.most_bytes)(usual);
+        let room = service.admission.body(Some(PrincipalId(1)), most).await;
+        assert!(room.is_ok(), "{}: {most} bytes", info.name);
+    }
+    let most = |name: &str| OPERATIONS.iter().find(|info| info.name == name).map(|info| (info.most_bytes)(usual));
+    assert!(most("import_tokens") > Some(2 * usual) && most("create_document") == Some(usual));
+    assert_eq!(most("upload_file"), Some(0), "it is streamed");
 }
 
 #[tokio::test]

@@ -36,7 +36,8 @@ impl Form {
         let words: Vec<&str> = query.split_whitespace().collect();
         let is_forbidden = |word: &&str| {
             let rest = word.strip_prefix('-').unwrap_or_default();
-            rest.starts_with(char::is_alphanumeric) || quoted(rest).is_some()
+            // With a digit behind it the sign makes a negative number.
+            rest.starts_with(char::is_alphabetic) || quoted(rest).is_some()
         };
         let forbids = words.iter().any(is_forbidden) && !words.iter().all(is_forbidden);
         let chooses = words.len() > 2 && words[1..words.len() - 1].contains(&"OR");
@@ -166,6 +167,8 @@ mod tests {
             ("7", Form::Words),
             ("2024", Form::Words),
             ("-5", Form::Words),
+            ("works at -40 degrees", Form::Words),
+            ("between -40°C and 85°C", Form::Words),
             ("- a dash", Form::Words),
             ("\"\"", Form::Words),
             ("the 5\" gun", Form::Words),

@@ -18,7 +18,7 @@ use svc_client::{
     Failure,
     wire::{SearchedInstead, WordInstead},
 };
-use svc_ranking::{Analyzer, meant};
+use svc_ranking::{Analyzer, meant, without_language};
 
 /// How many different words of a query are looked up.
 const WORDS: usize = 32;
@@ -122,7 +122,7 @@ async fn nearest(
 ) -> Result<Option<String>, Failure> {
     let Some(term) = word.terms.first() else { return Ok(None) };
     let around = store::indexes::terms::around(conn, "default", term, AROUND).await.or_fail()?;
-    let near: Vec<String> = meant(term, around.iter().map(String::as_str), word.is_last, LOOKED_FOR)
+    let near: Vec<String> = meant(&word.terms, around.iter().map(String::as_str), word.is_last, LOOKED_FOR)
         .into_iter()
         .map(str::to_owned)
         .collect();
@@ -137,10 +137,12 @@ async fn nearest(
     let Some((term, holder)) = held else { return Ok(None) };
     let read = store::documents::beginnings(conn, &eligible.scope, &[holder], READ).await.or_fail()?;
     let analyzer = core.lexicon.analyzer();
-    let written = read
-        .iter()
-        .find_map(|read| as_written(analyzer, &read.text, term).or_else(|| as_written(analyzer, &read.title, term)));
-    Ok(Some(written.unwrap_or_else(|| term.clone())))
+    let written = read.iter().find_map(|read| {
+        // A title may be too short to tell its language.
+        let whole = || as_written(analyzer, &format!("{}\n{}", read.title, read.text), term);
+        as_written(analyzer, &read.text, term).or_else(whole)
+    });
+    Ok(Some(written.unwrap_or_else(|| without_language(term).0.to_owned())))
 }
 
 /// The first word of a text that has this term, in small letters.

@@ -210,10 +210,12 @@ impl Page {
         self.begin.as_ref()?.key.as_deref()
     }
 
-    /// What an order, which was compared with [`Page::key`], leaves for this page and those after it. They begin behind the last result that was shown
-    /// and is still sorted there, or else where it was; what was shown and then changed comes on none of them.
+    /// What an order, which was compared with [`Page::key`], leaves for this page and those after it. As long as the cursor knows everything that was
+    /// shown, they begin where that key does: what is level with it may have changed places since, because scores decide there. Once the cursor knows
+    /// only the last ones, they begin behind the last of these that is still sorted there, or else where it was. What was shown and then changed comes
+    /// on none of them.
     pub fn left(&self, order: Vec<Sorted>, direction: SortOrder) -> Vec<Sorted> {
-        let Some(Begin { key, shown, .. }) = &self.begin else { return order };
+        let Some(Begin { skipped, key, shown, .. }) = &self.begin else { return order };
         // What has no key comes last in either direction.
         let stands = |sorted: &Sorted| match (&sorted.key, key) {
             (Some(_), Some(_)) => {
@@ -224,7 +226,8 @@ impl Page {
         };
         let level = order.iter().enumerate().filter(|(_, sorted)| stands(sorted) == Ordering::Equal);
         let level: HashMap<DocumentId, usize> = level.map(|(at, sorted)| (sorted.id, at)).collect();
-        let start = match shown.iter().rev().find_map(|id| level.get(id)) {
+        let last = shown.iter().rev().find_map(|id| level.get(id));
+        let start = match last.filter(|_| *skipped > shown.len()) {
             Some(at) => at + 1,
             None => order.iter().take_while(|sorted| stands(sorted) == Ordering::Less).count(),
         };
@@ -281,9 +284,12 @@ pub(super) fn of_another() -> Failure {
     Failure::field("cursor", "takes a next_cursor of this very search")
 }
 
-/// A text as numbers.
+/// A text as numbers; no numbers at all say that there is no text, so an empty one takes a number too.
 fn packed(text: &str) -> Vec<u64> {
     let pack = |bytes: &[u8]| bytes.iter().fold(1_u64, |number, byte| number << 8 | u64::from(*byte));
+    if text.is_empty() {
+        return vec![pack(&[])];
+    }
     text.as_bytes().chunks(PACKED).map(pack).collect()
 }
 
@@ -539,6 +545,8 @@ mod tests {
         let (before, level, behind) = (Some(-1), Some(0), Some(1));
         let as_it_was = [(1, before), (2, level), (3, level), (4, level), (5, behind), (6, None)];
         assert_eq!(left(&as_it_was, SortOrder::Asc), [4, 5, 6]);
+        let ranked_again = [(1, before), (4, level), (2, level), (3, level), (5, behind)];
+        assert_eq!(left(&ranked_again, SortOrder::Asc), [4, 5], "what is level now stands before what was shown");
         assert_eq!(left(&[(3, before), (1, before), (2, level), (4, level), (5, behind)], SortOrder::Asc), [4, 5]);
         assert_eq!(left(&[(1, before), (2, level), (4, level), (5, behind), (3, behind)], SortOrder::Asc), [4, 5]);
         assert_eq!(left(&[(9, before), (4, behind), (1, behind), (5, None), (2, None)], SortOrder::Asc), [4, 5]);
@@ -550,6 +558,28 @@ mod tests {
         let of = [(9, Some(0)), (2, Some(0)), (1, None), (3, None), (4, None)];
         let keys = order(&of).into_iter().map(|sorted| Sorted { compared: None, ..sorted }).collect();
         assert_eq!(second.left(keys, SortOrder::Desc).into_iter().map(|left| left.id.0).collect::<Vec<_>>(), [4]);
+        // An empty title is a key like any other.
+        let cursor = first.next((3, &[]), &shown, total, false, Some((100, Some(String::new())))).unwrap();
+        let second = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 3).unwrap();
+        assert_eq!(second.key(), Some(""));
+        let left = second.left(order(&as_it_was), SortOrder::Asc).into_iter().map(|left| left.id.0);
+        assert_eq!(left.collect::<Vec<_>>(), [4, 5, 6]);
+    }
+
+    #[test]
+    fn a_sorted_page_behind_more_than_the_cursor_knows_begins_behind_the_last_one_that_is_level() {
+        let body = Bm25Search::new("heron");
+        let mut page = Page::of(SearchMethod::Bm25, &body, None, 60).unwrap();
+        for first in [1, 61] {
+            let shown = ids(&(first..first + 60).collect::<Vec<i64>>());
+            let sorted = Some((1_000, Some("0".to_owned())));
+            let cursor = page.next((60, &[]), &shown, Total { count: 900, exact: true }, false, sorted).unwrap();
+            page = Page::of(SearchMethod::Bm25, &body, Some(&cursor), 60).unwrap();
+        }
+        // The cursor does not know that the first ones were shown.
+        let level = |id| Sorted { id: DocumentId(id), key: Some("0".to_owned()), compared: Some(0) };
+        let left = page.left((1..=122).map(level).collect(), SortOrder::Asc);
+        assert_eq!(left.into_iter().map(|left| left.id.0).collect::<Vec<_>>(), [121, 122]);
     }
 
     #[test]

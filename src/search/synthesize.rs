@@ -2,7 +2,10 @@
 //! literal quotes before anybody sees it.
 mod grounding;
 
-use super::auto;
+use super::{
+    auto,
+    results::{self, Read, Shows},
+};
 use crate::{
     access::Caller,
     core::Core,
@@ -12,12 +15,12 @@ use crate::{
 };
 use grounding::{Claim, Quotable, Sentences};
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::{collections::HashSet, time::Instant};
 use svc_client::{
     Code, Failure,
     wire::{
         AnswerCitation, AnswerPart, AnswerSentence, AnswerSource, AutoSearch, DocumentField, DocumentResponse, GroupBy,
-        NoAnswer, SearchResponse, Snippet, SynthesizeResponse, SynthesizeSearch, TokenUsage,
+        NoAnswer, SearchHit, SearchResponse, SearchResult, Snippet, SynthesizeResponse, SynthesizeSearch, TokenUsage,
     },
 };
 use svc_ids::DocumentId;
@@ -51,7 +54,7 @@ pub async fn prepare(core: &Core, caller: &Caller, body: SynthesizeSearch) -> Re
     core.language_model.must_exist().or_fail()?;
     let started = Instant::now();
     let most = body.max_sources.unwrap_or(MAX_SOURCES);
-    let limit = body.limit;
+    let (limit, per_group) = (body.limit, body.per_group as usize);
     let question = body.query.clone();
     let fields = body.fields.clone();
     let (shows_content, shows_snippets) = (body.include_content, body.snippets);
@@ -66,7 +69,8 @@ pub async fn prepare(core: &Core, caller: &Caller, body: SynthesizeSearch) -> Re
         ..AutoSearch::from(body)
     };
     let mut found = Box::pin(auto(core, caller, search)).await?;
-    let (sources, texts) = sources(core, &found, most as usize, &question).await?;
+    let candidates = candidates(&found, per_group, most as usize);
+    let (sources, texts) = sources(core, caller, candidates, &question).await?;
     let show = |document: &mut DocumentResponse, snippet: &mut Option<Snippet>| {
         match &fields {
             Some(fields) => document.show_only(fields),
@@ -88,25 +92,66 @@ pub async fn prepare(core: &Core, caller: &Caller, body: SynthesizeSearch) -> Re
     Ok(Synthesis { started, found, limit: limit as usize, sources, texts, ask })
 }
 
-/// The best texts, as much of each as the model's context has room for.
+/// A text that may become a source.
+struct Candidate<'a> {
+    id: i64,
+    /// Absent if the search shows the section of the text in its place.
+    document: Option<&'a DocumentResponse>,
+    snippet: Option<&'a Snippet>,
+    /// Whether a group shows no more texts than come before this one in its section.
+    is_further: bool,
+}
+
+impl<'a> Candidate<'a> {
+    fn of(document: &'a DocumentResponse, snippet: Option<&'a Snippet>) -> Candidate<'a> {
+        Candidate { id: document.id, document: Some(document), snippet, is_further: false }
+    }
+}
+
+/// The best `most` texts of a search. The hits of a group have its texts. A section that stands for its texts has none itself, so they come in its
+/// place. No more of them come there than a group shows, so that one section does not keep other groups away; the others come last.
+fn candidates<'a>(found: &'a SearchResponse, per_group: usize, most: usize) -> Vec<Candidate<'a>> {
+    let of_hit = |hit: &'a SearchHit| -> Vec<Candidate<'a>> {
+        let snippet = hit.snippet.as_ref();
+        if hit.texts.is_empty() {
+            return vec![Candidate::of(&hit.document, snippet)];
+        }
+        let texts = hit.texts.iter().enumerate();
+        texts.map(|(at, id)| Candidate { id: *id, document: None, snippet, is_further: at >= per_group }).collect()
+    };
+    let mut all: Vec<Candidate<'a>> = Vec::new();
+    for SearchResult { document, snippet, hits, .. } in &found.results {
+        all.push(Candidate::of(document, snippet.as_ref()));
+        all.extend(hits.iter().flatten().flat_map(of_hit));
+    }
+    all.retain(|candidate| candidate.document.is_none_or(|document| !document.content.trim().is_empty()));
+    let mut seen = HashSet::new();
+    all.retain(|candidate| seen.insert(candidate.id));
+    all.sort_by_key(|candidate| candidate.is_further);
+    all.truncate(most);
+    all
+}
+
+/// The sources, with as much of each text as the model's context has room for.
 async fn sources(
     core: &Core,
-    found: &SearchResponse,
-    most: usize,
+    caller: &Caller,
+    candidates: Vec<Candidate<'_>>,
     question: &str,
 ) -> Result<(Vec<AnswerSource>, Vec<Quotable>), Failure> {
-    // Of a group the texts are in its hits.
-    let of_hits = |result: &svc_client::wire::SearchResult| {
-        let hits = result.hits.iter().flatten().map(|hit| (hit.document.clone(), hit.snippet.clone()));
-        std::iter::once((result.document.clone(), result.snippet.clone())).chain(hits).collect::<Vec<_>>()
-    };
-    let mut documents: Vec<_> = found.results.iter().flat_map(of_hits).collect();
-    documents.retain(|(document, _)| !document.content.trim().is_empty());
-    let mut seen = std::collections::HashSet::new();
-    documents.retain(|(document, _)| seen.insert(document.id));
-    documents.truncate(most);
-    let ids: Vec<DocumentId> = documents.iter().map(|(document, _)| DocumentId(document.id)).collect();
+    let is_unread = |candidate: &&Candidate<'_>| candidate.document.is_none();
+    let unread: Vec<DocumentId> = candidates.iter().filter(is_unread).map(|unread| DocumentId(unread.id)).collect();
+    let shows = Shows::of(Some(&[DocumentField::Content]), false, false);
     let mut conn = core.pool.acquire().await.or_fail()?;
+    let Read { documents: mut read, .. } =
+        results::show(core, &mut conn, &caller.readable(), &unread, &[], &shows).await?;
+    let document = |candidate: Candidate<'_>| {
+        let document = candidate.document.cloned().or_else(|| read.remove(&DocumentId(candidate.id)))?;
+        Some((document, candidate.snippet.cloned()))
+    };
+    let mut documents: Vec<(DocumentResponse, Option<Snippet>)> = candidates.into_iter().filter_map(document).collect();
+    documents.retain(|(document, _)| !document.content.trim().is_empty());
+    let ids: Vec<DocumentId> = documents.iter().map(|(document, _)| DocumentId(document.id)).collect();
     let mut anchors = store::view::anchors(&mut conn, &ids).await.or_fail()?;
     drop(conn);
     let tokens = core.settings.llm_context_tokens.saturating_sub(ANSWER_TOKENS as usize);

@@ -86,14 +86,6 @@ pub async fn protect(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bo
     protect_held(conn, id).await
 }
 
-/// Whether a document is under an access root, or is one.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn is_closed(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
-    let guard: Option<bool> =
-        sqlx::query_scalar("SELECT guard > 0 FROM documents WHERE id = $1").bind(id).fetch_optional(conn).await?;
-    Ok(guard.unwrap_or_default())
-}
-
 /// Does the same as [`protect`] in a transaction that called [`hold_alone`].
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn protect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
@@ -226,6 +218,18 @@ pub async fn grant(
     .fetch_optional(conn)
     .await?;
     Ok(row.map(GrantResponse::from))
+}
+
+/// Whether a principal has a grant to write on this very root.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
+pub async fn is_writer(conn: &mut PgConnection, principal: PrincipalId, root: DocumentId) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM access_grants WHERE principal_id = $1 AND document_id = $2 AND can_write)",
+    )
+    .bind(principal)
+    .bind(root)
+    .fetch_one(conn)
+    .await
 }
 
 /// Takes a grant away; the root stays, and stays closed. False if there was no such grant.

@@ -1,6 +1,6 @@
 //! What an error of the database means: whether the server, its disk or the connection is away, and what the wire is
 //! told.
-use crate::error::{IntoFailure, disk_is_full, storage_full};
+use crate::error::{IntoFailure, disk_is_full, storage_full, unauthenticated};
 use std::{
     borrow::Cow,
     io::ErrorKind,
@@ -176,6 +176,11 @@ fn failure_of(error: &sqlx::Error) -> Failure {
         )
         .with("remedy", "try again once less is being ingested")
         .with("retry_after", 10);
+    }
+    // The principal that calls was deleted meanwhile. Who stores something for another one locks it first.
+    let constraint = error.as_database_error().and_then(|error| error.constraint());
+    if state == "23503" && constraint.is_some_and(|name| name.ends_with("_principal_id_fkey")) {
+        return unauthenticated();
     }
     // Two changes conflicted and this one gave way.
     if state.starts_with("40") {

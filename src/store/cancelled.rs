@@ -1,5 +1,5 @@
 //! The nodes of a cancelled ingestion, until all of them are marked as failed.
-use super::{evidence::Evidence, places::Place};
+use super::{evidence::Evidence, ingest_nodes::UNCOUNTED, places::Place};
 use sqlx::PgConnection;
 use svc_ids::{DocumentId, RootId};
 
@@ -32,10 +32,12 @@ pub async fn fail_root(conn: &mut PgConnection, file: &Place) -> sqlx::Result<i6
 /// Counts the tasks of these containers anew, after some of them were cancelled. The caller has locked the counts.
 pub async fn recount_tasks(conn: &mut PgConnection, nodes: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query(
-        "UPDATE ingest_node n SET open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final)
+        "UPDATE ingest_node n
+            SET open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final AND t.task_type <> ALL($2))
           WHERE n.document_id = ANY($1)",
     )
     .bind(nodes)
+    .bind(&UNCOUNTED[..])
     .execute(conn)
     .await
     .map(|_| ())
@@ -96,10 +98,11 @@ pub async fn fail_nodes(
 async fn close(conn: &mut PgConnection, nodes: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE ingest_node n SET rollup = 'done', open_children = 0,
-                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final)
+                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final AND t.task_type <> ALL($2))
           WHERE n.document_id = ANY($1)",
     )
     .bind(nodes)
+    .bind(&UNCOUNTED[..])
     .execute(conn)
     .await
     .map(|_| ())

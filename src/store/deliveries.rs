@@ -8,17 +8,41 @@ use svc_client::wire::{DeliveryResponse, DeliveryState, EventKind};
 use svc_ids::{DeliveryId, WebhookId};
 use uuid::Uuid;
 
-/// The most deliveries that are sent to one webhook at a time, by the whole fleet.
-pub const AT_ONCE: i64 = 4;
+/// The most deliveries that are sent to one webhook at a time, by the whole fleet. Statements hold the number, because their plans depend on it.
+macro_rules! at_once {
+    () => {
+        4
+    };
+}
+
 /// How many webhooks one claim serves.
 const SERVED: i64 = 16;
 /// How many old deliveries are deleted in one statement.
 const SWEPT: i64 = 1_000;
 
-/// The columns of a [`Row`], from `webhook_delivery d`.
+/// The columns of a [`Row`], from `webhook_delivery d`, whose state may be shown as another one.
 macro_rules! columns {
     () => {
-        "d.id, d.webhook_id, d.seq, d.state, d.tries, d.due_at, d.tried_at, d.status, d.error"
+        columns!("d.state")
+    };
+    ($state:literal) => {
+        concat!("d.id, d.webhook_id, d.seq, ", $state, " AS state, d.tries, d.due_at, d.tried_at, d.status, d.error")
+    };
+}
+
+/// What may be claimed of `webhook_delivery` for the webhook `w`, in its order. Time stands still within a statement, so that the index finds it.
+macro_rules! due {
+    () => {
+        "webhook_id = w.id AND state = 'pending' AND due_at <= statement_timestamp()
+                    AND coalesce(claimed_until <= statement_timestamp(), true) ORDER BY due_at, id"
+    };
+}
+
+/// How many deliveries of the webhook `w` are under way.
+macro_rules! under_way {
+    () => {
+        "(SELECT count(*) FROM webhook_delivery b
+           WHERE b.webhook_id = w.id AND b.claimed_until IS NOT NULL AND b.claimed_until > statement_timestamp())"
     };
 }
 
@@ -66,7 +90,7 @@ pub async fn insert_test(conn: &mut PgConnection, webhook_id: WebhookId) -> sqlx
     Ok(row.into())
 }
 
-/// The deliveries of a webhook before `before`, newest first.
+/// The deliveries of a webhook before `before`, newest first. What waits for a webhook that is switched off is never sent, so it is dead.
 pub async fn list(
     conn: &mut PgConnection,
     webhook_id: WebhookId,
@@ -75,7 +99,10 @@ pub async fn list(
 ) -> sqlx::Result<Vec<DeliveryResponse>> {
     let rows: Vec<Row> = sqlx::query_as(concat!(
         "SELECT ",
-        columns!(),
+        columns!(
+            "CASE WHEN d.state = 'pending' AND EXISTS (SELECT 1 FROM webhooks w WHERE w.id = d.webhook_id AND w.off_since IS NOT NULL)
+                  THEN 'dead' ELSE d.state END"
+        ),
         " FROM webhook_delivery d WHERE d.webhook_id = $1 AND d.id < $2 ORDER BY d.id DESC LIMIT $3"
     ))
     .bind(webhook_id)
@@ -117,37 +144,42 @@ pub struct Claimed {
 }
 
 /// Claims due deliveries for as long as a try may take, in the caller's transaction. The webhooks that were tried longest ago come first, so that many slow
-/// receivers cannot keep another webhook from its turn.
+/// receivers cannot keep another webhook from its turn. It reads a few deliveries of each webhook, however many wait.
 pub async fn claim(conn: &mut PgConnection, limit: Duration) -> sqlx::Result<Vec<Claimed>> {
-    let locked: Vec<WebhookId> = sqlx::query_scalar(
-        "SELECT w.id FROM webhooks w
-          WHERE w.off_since IS NULL AND EXISTS (
-                SELECT 1 FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'pending' AND d.due_at <= clock_timestamp()
-                   AND coalesce(d.claimed_until <= clock_timestamp(), true))
-            AND (SELECT count(*) FROM webhook_delivery b WHERE b.webhook_id = w.id AND b.state = 'pending' AND b.claimed_until > clock_timestamp()) < $2
-          ORDER BY (SELECT max(d.tried_at) FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'pending') NULLS FIRST, w.id
-            FOR NO KEY UPDATE SKIP LOCKED LIMIT $1",
-    )
+    let locked: Vec<WebhookId> = sqlx::query_scalar(concat!(
+        "SELECT w.id FROM webhooks w CROSS JOIN LATERAL (SELECT 1 FROM webhook_delivery WHERE ",
+        due!(),
+        " LIMIT 1) d
+          WHERE w.off_since IS NULL AND ",
+        under_way!(),
+        " < ",
+        at_once!(),
+        " ORDER BY w.tried_at NULLS FIRST, w.id FOR NO KEY UPDATE OF w SKIP LOCKED LIMIT $1"
+    ))
     .bind(SERVED)
-    .bind(AT_ONCE)
     .fetch_all(&mut *conn)
     .await?;
     if locked.is_empty() {
         return Ok(Vec::new());
     }
     // From here on nobody else claims for these webhooks, so what this statement counts is what is under way.
-    sqlx::query_as(
+    sqlx::query_as(concat!(
         "WITH due AS (
              SELECT d.id FROM unnest($1::bigint[]) AS w(id) CROSS JOIN LATERAL (
-                 SELECT id FROM webhook_delivery WHERE webhook_id = w.id AND state = 'pending' AND due_at <= clock_timestamp()
-                    AND coalesce(claimed_until <= clock_timestamp(), true) ORDER BY due_at, id
-                  LIMIT greatest($2 - (SELECT count(*) FROM webhook_delivery b
-                                        WHERE b.webhook_id = w.id AND b.state = 'pending' AND b.claimed_until > clock_timestamp()), 0)) d)
-         UPDATE webhook_delivery d SET claimed_until = clock_timestamp() + $3, claim = gen_random_uuid(), tries = tries + 1, tried_at = clock_timestamp()
-           FROM due WHERE d.id = due.id RETURNING d.id, d.webhook_id, d.seq, d.tries, d.claim",
-    )
+                 SELECT f.id FROM (SELECT id, due_at FROM webhook_delivery WHERE ",
+        due!(),
+        " LIMIT ",
+        at_once!(),
+        ") f ORDER BY f.due_at, f.id LIMIT greatest(",
+        at_once!(),
+        " - ",
+        under_way!(),
+        ", 0)) d),
+              turns AS (UPDATE webhooks SET tried_at = clock_timestamp() WHERE id = ANY ($1))
+         UPDATE webhook_delivery d SET claimed_until = clock_timestamp() + $2, claim = gen_random_uuid(), tries = tries + 1, tried_at = clock_timestamp()
+          WHERE d.id = ANY (ARRAY(SELECT id FROM due)) RETURNING d.id, d.webhook_id, d.seq, d.tries, d.claim"
+    ))
     .bind(locked)
-    .bind(AT_ONCE)
     .bind(interval(limit))
     .fetch_all(conn)
     .await
@@ -214,16 +246,21 @@ pub async fn switch_off(conn: &mut PgConnection, id: WebhookId, is_gone: bool, p
     .map(|_| ())
 }
 
-/// Deletes deliveries that are over and were queued longer ago than this; returns whether there may be more.
+/// Deletes deliveries that are over and were queued longer ago than this, and those that wait for a webhook that was switched off longer ago; returns
+/// whether there may be more.
 pub async fn sweep(conn: &mut PgConnection, retention: Duration) -> sqlx::Result<bool> {
     let gone = sqlx::query(
-        "DELETE FROM webhook_delivery WHERE id IN (
+        "DELETE FROM webhook_delivery WHERE id = ANY (ARRAY(
              SELECT id FROM (SELECT id, created_at FROM webhook_delivery WHERE state <> 'pending' ORDER BY id LIMIT $2) o
-              WHERE o.created_at < clock_timestamp() - $1)",
+              WHERE o.created_at < clock_timestamp() - $1
+             UNION ALL
+             (SELECT d.id FROM webhooks w CROSS JOIN LATERAL (
+                     SELECT id FROM webhook_delivery WHERE webhook_id = w.id AND state = 'pending' ORDER BY due_at, id LIMIT $2) d
+               WHERE w.off_since < clock_timestamp() - $1 LIMIT $2)))",
     )
     .bind(interval(retention))
     .bind(SWEPT)
     .execute(conn)
     .await?;
-    Ok(gone.rows_affected() == SWEPT.unsigned_abs())
+    Ok(gone.rows_affected() >= SWEPT.unsigned_abs())
 }

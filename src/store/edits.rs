@@ -3,6 +3,7 @@ use super::{
     evidence::{self, Evidence},
     indexes::postings,
     lexicon::{CHARACTERS, Lexicon},
+    llm_batches,
     nodes::NOT_OF_A_FILE,
     places::Place,
     word::Word,
@@ -142,18 +143,23 @@ async fn uncount_skipped(conn: &mut PgConnection, parts: &[DocumentId], file: Ro
         .map(|_| ())
 }
 
-/// The task that waits to embed a document, by itself or with other leaves. It reads the text when it runs.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+/// The task that waits to embed a document, by itself or with other leaves of the file that it is a part of. It reads the text when it runs.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0, root.id = file.map(|file| file.0)))]
 pub async fn waiting_embed(
     conn: &mut PgConnection,
     place: &Place,
+    file: Option<RootId>,
     embed: &str,
     with_tokens: bool,
 ) -> sqlx::Result<Option<TaskId>> {
+    // Between two leaves of a file there may be documents of callers, which the task of these leaves does not embed.
     sqlx::query_scalar(
         "SELECT id FROM task_queue
           WHERE task_type = $4 AND status = 'pending' AND claim_token IS NULL AND (NOT $5 OR coalesce((params ->> 'tokens')::boolean, false))
-            AND ((scope_document_id = $1 AND first_leaf IS NULL) OR (scope_document_id = ANY($2) AND $3 BETWEEN first_leaf AND last_leaf))
+            AND ((scope_document_id = $1 AND first_leaf IS NULL)
+                 OR (root_id = $6 AND scope_document_id = ANY($2) AND $3 BETWEEN first_leaf AND last_leaf
+                     AND EXISTS (SELECT FROM jsonb_array_elements(params -> 'leaves') AS run
+                                  WHERE $1 BETWEEN (run ->> 0)::bigint AND (run ->> 1)::bigint)))
           ORDER BY id LIMIT 1",
     )
     .bind(place.id())
@@ -161,6 +167,7 @@ pub async fn waiting_embed(
     .bind(path_key(&place.children_path()))
     .bind(embed)
     .bind(with_tokens)
+    .bind(file)
     .fetch_optional(conn)
     .await
 }
@@ -197,7 +204,8 @@ pub struct Reopened {
 }
 
 /// Puts containers back in flight, and the leaf under them if it stays, so that they are found again only once they are embedded and
-/// rolled up anew. The caller has locked the rows by [`lock_line`], and holds the file's lock so that nobody settles it.
+/// rolled up anew. Tasks of theirs leave the batches of providers, which would keep them open for long. The caller has locked the rows by
+/// [`lock_line`], and holds the file's lock so that nobody settles it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = leaf.map(|leaf| leaf.id().0)))]
 pub async fn reopen(conn: &mut PgConnection, leaf: Option<&Place>, what: Reopening<'_>) -> sqlx::Result<Reopened> {
     // A task that is to roll the containers up leaves those out whose rollup is no longer queued.
@@ -223,6 +231,8 @@ pub async fn reopen(conn: &mut PgConnection, leaf: Option<&Place>, what: Reopeni
     .await?;
     let ids: Vec<DocumentId> = moved.iter().map(|(id, _, _)| *id).collect();
     postings::bury(conn, None, &ids).await?;
+    let containers: Vec<i64> = what.containers.iter().map(|container| container.0).collect();
+    llm_batches::leave_of(conn, &containers).await?;
     let failed = moved.iter().filter(|(_, _, was)| was.0 == Settled::Failed).count() as i64;
     Ok(Reopened { settled: moved.len() as i64 - failed, failed })
 }

@@ -74,9 +74,33 @@ pub async fn kept(conn: &mut PgConnection) -> sqlx::Result<Kept> {
     .await
 }
 
+/// What tells whether a number still belongs to the event that had it. After a failover that lost commits, numbers are given again.
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
+pub struct Given {
+    /// The last number that was given.
+    pub newest: i64,
+    /// When the event with the number happened; `None` if no such event is kept.
+    pub at: Option<DateTime<Utc>>,
+}
+
+/// Reads which event has a number.
+pub async fn given(conn: &mut PgConnection, seq: i64) -> sqlx::Result<Given> {
+    sqlx::query_as("SELECT c.last AS newest, e.at FROM event_counter c LEFT JOIN event_outbox e ON e.seq = $1")
+        .bind(seq)
+        .fetch_one(conn)
+        .await
+}
+
 /// The last number that was given.
 pub async fn newest(pool: &PgPool) -> sqlx::Result<i64> {
     sqlx::query_scalar("SELECT last FROM event_counter").fetch_one(pool).await
+}
+
+/// The last number that was given to an event, and the id of the last attempt at a task.
+pub async fn latest(conn: &mut PgConnection) -> sqlx::Result<(i64, i64)> {
+    sqlx::query_as("SELECT last, coalesce((SELECT max(id) FROM task_attempts), 0) FROM event_counter")
+        .fetch_one(conn)
+        .await
 }
 
 /// Listens to the announcements of new numbers, on a connection of its own.
@@ -119,7 +143,8 @@ macro_rules! could_read {
 }
 
 /// Whether a caller ($1: the owner, $2: its guards, $3: its id) is told of `event_outbox e`; docs/events.md explains
-/// the rule. If the document `d` is gone, the guard of its nearest ancestor that still exists stands for its own.
+/// the rule. If the document `d` is gone, the guard of its nearest ancestor that still exists stands for its own: nearest as of the event, because
+/// ancestors may have moved since.
 macro_rules! is_told {
     () => {
         concat!(
@@ -127,7 +152,7 @@ macro_rules! is_told {
             could_read!("e.guard", "e.path"),
             " AND (e.from_guard IS NULL OR ",
             could_read!("e.from_guard", "e.from_path"),
-            ") AND coalesce(d.guard, (SELECT p.guard FROM documents p WHERE p.id = ANY (e.path) ORDER BY cardinality(p.path) DESC LIMIT 1), 0)
+            ") AND coalesce(d.guard, (SELECT p.guard FROM documents p WHERE p.id = ANY (e.path) ORDER BY array_position(e.path, p.id) DESC LIMIT 1), 0)
                    = ANY ($2::bigint[])))))"
         )
     };
@@ -140,13 +165,18 @@ impl Wanted {
     }
 }
 
-/// What a caller ($1, $2) is told by `event_outbox e`: of nodes only those that it may read now; null if it may read none.
+/// What a caller ($1, $2) is told by `event_outbox e`: of nodes only those that it may read now; null if it may read none. The argument of the
+/// macro is that parameter which names the kind `ingest.nodes`.
 macro_rules! told_data {
-    () => {
-        "CASE WHEN $1::boolean OR e.kind <> $8 THEN e.data
+    ($nodes:literal) => {
+        concat!(
+            "CASE WHEN $1::boolean OR e.kind <> ",
+            $nodes,
+            " THEN e.data
               ELSE (SELECT jsonb_build_object('nodes', jsonb_agg(n.id ORDER BY n.id)) FROM documents n
                      WHERE n.id IN (SELECT jsonb_array_elements(e.data -> 'nodes')::bigint) AND n.guard = ANY ($2::bigint[])
                     HAVING count(*) > 0) END"
+        )
     };
 }
 
@@ -168,6 +198,8 @@ pub struct Page {
     pub events: Vec<EventResponse>,
     /// The number of the first and the last event that was looked at; `None` if there was none.
     pub looked_at: Option<(i64, i64)>,
+    /// When the last of these happened.
+    pub last_at: Option<DateTime<Utc>>,
 }
 
 /// Looks at the next events after a number, at most `limit`.
@@ -192,7 +224,7 @@ pub async fn page(
                           AND ",
             is_told!(),
             " THEN ",
-            told_data!(),
+            told_data!("$8"),
             " END AS data
                FROM (SELECT * FROM event_outbox WHERE seq > $4 ORDER BY seq LIMIT $5) e LEFT JOIN documents d ON d.id = e.document_id
               ORDER BY e.seq"
@@ -202,11 +234,29 @@ pub async fn page(
     .fetch_all(conn)
     .await?;
     let looked_at = rows.first().map(|row| row.seq).zip(rows.last().map(|row| row.seq));
+    let last_at = rows.last().map(|row| row.at);
     let shown = |row: Row| {
         let Row { seq, kind: Word(kind), at, document_id, root_id, data } = row;
         data.map(|Json(data)| EventResponse { seq, kind, at, document_id, root_id, data, position: None })
     };
-    Ok(Page { events: rows.into_iter().filter_map(shown).collect(), looked_at })
+    Ok(Page { events: rows.into_iter().filter_map(shown).collect(), looked_at, last_at })
+}
+
+/// Whether the audience is told of one of the events after a number, up to another.
+pub async fn has_news(conn: &mut PgConnection, audience: &Audience, after: i64, until: i64) -> sqlx::Result<bool> {
+    let mut arguments = audience.readable.arguments();
+    add(&mut arguments, audience.principal);
+    add(&mut arguments, after);
+    add(&mut arguments, until);
+    add(&mut arguments, EventKind::IngestNodes.as_str());
+    let query = concat!(
+        "SELECT EXISTS (SELECT 1 FROM event_outbox e LEFT JOIN documents d ON d.id = e.document_id WHERE e.seq > $4 AND e.seq <= $5 AND ",
+        is_told!(),
+        " AND ",
+        told_data!("$6"),
+        " IS NOT NULL)"
+    );
+    sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
 }
 
 /// Deletes the oldest events if they are older than this, up to the first that is not, so that those that are kept have no gap.

@@ -98,10 +98,14 @@ pub async fn unfinished(
     Ok(rows.into_iter().map(|(document, fingerprint, task)| ((document, fingerprint), task)).collect())
 }
 
-/// How many of these tasks still owe work, and the documents of those that failed for good.
-pub async fn progress(conn: &mut PgConnection, tasks: &[TaskId]) -> sqlx::Result<(i64, Vec<DocumentId>)> {
+/// How many of these tasks still owe work, the documents of those that failed for good, and the documents of those that completed.
+pub async fn progress(
+    conn: &mut PgConnection,
+    tasks: &[TaskId],
+) -> sqlx::Result<(i64, Vec<DocumentId>, Vec<DocumentId>)> {
     sqlx::query_as(
-        "SELECT count(*) FILTER (WHERE NOT final), coalesce(array_agg(scope_document_id) FILTER (WHERE final AND status <> 'completed'), '{}')
+        "SELECT count(*) FILTER (WHERE NOT final), coalesce(array_agg(scope_document_id) FILTER (WHERE final AND status <> 'completed'), '{}'),
+                coalesce(array_agg(scope_document_id) FILTER (WHERE status = 'completed'), '{}')
            FROM task_queue WHERE id = ANY($1)",
     )
     .bind(tasks)

@@ -65,6 +65,15 @@ pub struct IngestNode {
     pub tokens: i64,
 }
 
+/// The types of tasks that only add to what is there. No container waits for one, so its count of tasks has none of them: such a task may itself wait for
+/// something that is away.
+pub const UNCOUNTED: [&str; 4] = ["embed:titles", "reembed", super::raptor::RULE, super::extraction::TASK];
+
+/// Whether a container waits for tasks of this type.
+pub fn is_counted(task_type: &str) -> bool {
+    !UNCOUNTED.contains(&task_type)
+}
+
 /// Adds to a container's counts: tasks queued, children made, tokens under it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn grow(
@@ -84,7 +93,7 @@ pub async fn grow(
         .map(|_| ())
 }
 
-/// Records that one task of a node is over. If the node has nothing left open, the settler is told to look at it.
+/// Records that one task that a node waited for is over. If the node has nothing left open, the settler is told to look at it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn task_over(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
@@ -223,10 +232,12 @@ pub async fn apply_events(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Re
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn close(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
-        "UPDATE ingest_node SET rollup = 'done', open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = $1 AND NOT t.final)
+        "UPDATE ingest_node SET rollup = 'done',
+                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = $1 AND NOT t.final AND t.task_type <> ALL($2))
           WHERE document_id = $1",
     )
     .bind(document_id)
+    .bind(&UNCOUNTED[..])
     .execute(conn)
     .await
     .map(|_| ())
@@ -315,7 +326,7 @@ pub async fn recount(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<(
     sqlx::query("DELETE FROM settle_event WHERE root_id = $1").bind(root_id).execute(&mut *conn).await?;
     sqlx::query(
         "UPDATE ingest_node n SET
-                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final),
+                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final AND t.task_type <> ALL($2)),
                 (open_children, failed_children) = (
                     SELECT count(*) FILTER (WHERE c.settled = 'in_flight'), count(*) FILTER (WHERE c.settled = 'failed')
                       FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id
@@ -324,6 +335,7 @@ pub async fn recount(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<(
            FROM documents d WHERE d.id = n.document_id AND n.root_id = $1 AND d.settled = 'in_flight'",
     )
     .bind(root_id)
+    .bind(&UNCOUNTED[..])
     .execute(&mut *conn)
     .await?;
     sqlx::query(

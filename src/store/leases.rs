@@ -8,7 +8,7 @@ use super::{
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, types::Json};
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
 
@@ -17,16 +17,20 @@ const LAST_LOSS: i32 = 3;
 /// How many leases of a task may expire over a restart of the server without counting. A task that crashes the whole
 /// machine ends after these.
 const FORGIVEN_RESTARTS: i32 = 10;
+/// How many leases of a task that runs alone may expire before it has begun without counting. It ends after these, whatever keeps it from beginning.
+const UNBEGUN: i32 = 100;
 /// A task that has lost this many leases still waits for the lease of a dead service that served for less than a lease, so that a task which kills every service
 /// leaves the next one time to serve.
 const AT_ONCE: i32 = 3;
 
 /// Whether an expired lease of task `t` counts. It does if the worker `w`, as it was when it claimed, is gone. It does
 /// not if that worker sends heartbeats again, as after a pause or an interrupted network, nor if the server restarted
-/// after the worker's last heartbeat, because both may have been on one machine.
+/// after the task's last heartbeat, because both may have been on one machine, and the worker may be back under its name.
+/// Nor does it if the task was to run alone and had not begun, because its worker writes that it runs before it begins.
 macro_rules! counts {
     () => {
-        "NOT coalesce(w.beat_at > clock_timestamp() - w.lease OR (w.beat_at < pg_postmaster_start_time() AND t.lapses < $2), false)"
+        "NOT coalesce(w.beat_at > clock_timestamp() - w.lease OR (t.heartbeat_at < pg_postmaster_start_time() AND t.lapses < $2)
+                      OR (t.status = 'claimed' AND t.lease_losses > 0 AND t.lapses < $4), false)"
     };
 }
 macro_rules! expired {
@@ -82,7 +86,7 @@ pub async fn cancelled(conn: &mut PgConnection, tokens: &[Uuid]) -> sqlx::Result
 
 /// Gives back what this worker claimed at least this long ago and does not know of, because the answer to the claim
 /// never arrived, for example when a task was cut off in the message that ended it. A task that has begun to run is
-/// left to its lease. Returns how many were given back.
+/// left to its lease, and one whose row somebody has locked to the next call. Returns how many were given back.
 pub async fn give_back_unheard(
     conn: &mut PgConnection,
     worker_id: &str,
@@ -90,10 +94,13 @@ pub async fn give_back_unheard(
     since: Duration,
 ) -> sqlx::Result<u64> {
     sqlx::query(
-        "WITH back AS (
+        "WITH unheard AS MATERIALIZED (
+             SELECT id FROM task_queue
+              WHERE claim_token IS NOT NULL AND claimed_by = $1 AND status = 'claimed' AND claim_token <> ALL($2)
+                AND heartbeat_at < clock_timestamp() - $3 AND cancel_requested_at IS NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
+         back AS (
              UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
-              WHERE claimed_by = $1 AND status = 'claimed' AND claim_token <> ALL($2) AND heartbeat_at < clock_timestamp() - $3
-                AND cancel_requested_at IS NULL RETURNING id)
+              WHERE id IN (SELECT id FROM unheard) AND status = 'claimed' RETURNING id)
          DELETE FROM task_reservation r USING back WHERE r.task_id = back.id",
     )
     .bind(worker_id)
@@ -106,17 +113,33 @@ pub async fn give_back_unheard(
 
 /// Extends the leases of all tokens by `lease`. Returns the tokens that are still held, each with whether a cancel was
 /// requested.
+///
+/// A row that somebody has locked is held as before, but its lease is left to the next call: a delete may lock one for minutes, and waiting for
+/// it would cost all other tokens their leases. The reaper passes over such a row too.
 pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid], lease: Duration) -> sqlx::Result<Vec<(Uuid, bool)>> {
-    // The rows are locked by id, in the order of everybody who cancels them.
-    sqlx::query_as(
-        "WITH held AS MATERIALIZED (SELECT id FROM task_queue WHERE claim_token = ANY($1) ORDER BY id FOR NO KEY UPDATE)
+    let mut held: Vec<(Uuid, bool)> = sqlx::query_as(
+        "WITH held AS MATERIALIZED (SELECT id FROM task_queue WHERE claim_token = ANY($1) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
          UPDATE task_queue SET heartbeat_at = clock_timestamp(), lease_until = clock_timestamp() + $2 WHERE id IN (SELECT id FROM held) AND claim_token = ANY($1) AND status IN ('claimed', 'running')
          RETURNING claim_token, cancel_requested_at IS NOT NULL",
     )
     .bind(tokens)
     .bind(interval(lease))
+    .fetch_all(&mut *conn)
+    .await?;
+    let extended: HashSet<Uuid> = held.iter().map(|(token, _)| *token).collect();
+    let rest: Vec<Uuid> = tokens.iter().copied().filter(|token| !extended.contains(token)).collect();
+    if rest.is_empty() {
+        return Ok(held);
+    }
+    // This reads what is committed by now, so that a token which somebody took meanwhile is missing.
+    let locked: Vec<(Uuid, bool)> = sqlx::query_as(
+        "SELECT claim_token, cancel_requested_at IS NOT NULL FROM task_queue WHERE claim_token = ANY($1) AND status IN ('claimed', 'running')",
+    )
+    .bind(&rest)
     .fetch_all(conn)
-    .await
+    .await?;
+    held.extend(locked);
+    Ok(held)
 }
 
 /// Whether all these tokens are still held, and nobody wants the end of any. This writes nothing, so it may be asked more often than leases are
@@ -174,7 +197,7 @@ async fn take_back(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx:
          attempts AS (
              INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
              SELECT t.scope_document_id, t.id, t.task_type, t.retry_count + t.lapses + 1, 'lease_lost', 'timeout', 'lease_expired',
-                    'worker ' || coalesce(t.claimed_by, '?') || CASE WHEN counts THEN ' fell silent' ELSE ' was away, which does not count' END,
+                    'worker ' || coalesce(t.claimed_by, '?') || CASE WHEN counts THEN ' fell silent' ELSE ' was away or had not begun the task, which does not count' END,
                     coalesce(t.claimed_by, ''), t.heartbeat_at, t.param_fingerprint
                FROM task_queue t JOIN lost USING (id)),
          losses AS (INSERT INTO task_loss (task_id, boot_nonce) SELECT id, boot_nonce FROM lost WHERE counts AND boot_nonce IS NOT NULL),
@@ -187,6 +210,7 @@ async fn take_back(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx:
     .bind(LAST_LOSS)
     .bind(FORGIVEN_RESTARTS)
     .bind(workers)
+    .bind(UNBEGUN)
     .fetch_all(&mut *conn)
     .await?;
     for (task_id, document_id, root_id, counts) in &again {
@@ -208,6 +232,7 @@ async fn take_back(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx:
     .bind(LAST_LOSS)
     .bind(FORGIVEN_RESTARTS)
     .bind(workers)
+    .bind(UNBEGUN)
     .fetch_all(conn)
     .await?;
     let again = again.into_iter().map(|(id, _, _, counts)| Lapsed { id, counts }).collect();

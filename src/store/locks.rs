@@ -1,4 +1,5 @@
-//! The order in which everything takes locks, so that nobody waits in a circle: the advisory lock of a file (or of the
+//! The order in which everything takes locks, so that nobody waits in a circle: the lock of an index's compaction, then that of who creates or
+//! moves nodes (`AdvisoryLock::Access`), then the advisory lock of a file (or of the
 //! tree that it is in), then rows of documents, of ingest_node, of task_queue and of task_reservation, and within one
 //! table by id.
 //!

@@ -56,7 +56,7 @@ pub(crate) mod raptor;
 pub mod regions;
 pub mod reindex;
 pub mod replicas;
-pub(crate) mod reprocess;
+pub mod reprocess;
 pub mod reservations;
 pub(crate) mod roles;
 pub mod rollups;

@@ -10,7 +10,7 @@ use crate::usetype::Usetype;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use svc_client::wire::Settled;
 use svc_ids::DocumentId;
 
@@ -232,6 +232,23 @@ pub async fn are_settled(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::R
         .bind(ids)
         .fetch_one(conn)
         .await
+}
+
+/// Those of these documents that were cut from the text of a document above them, by a task or because a caller asked for it.
+pub async fn cut(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<HashSet<DocumentId>> {
+    if documents.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let cut: Vec<DocumentId> = sqlx::query_scalar(
+        "SELECT d.id FROM documents d JOIN node_origins o ON o.document_id = d.id
+          WHERE d.id = ANY($1) AND (o.rule = $2 OR (d.usetype = $3 AND o.rule <> 'upload'))",
+    )
+    .bind(documents)
+    .bind(SPLIT)
+    .bind(Usetype::Chunk.as_str())
+    .fetch_all(conn)
+    .await?;
+    Ok(cut.into_iter().collect())
 }
 
 /// A node that left flight.

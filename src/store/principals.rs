@@ -52,6 +52,17 @@ pub async fn read(conn: &mut PgConnection, id: PrincipalId) -> sqlx::Result<Opti
     Ok(row.map(PrincipalResponse::from))
 }
 
+/// Reads one principal, and keeps it from being deleted until the transaction ends.
+pub async fn hold(conn: &mut PgConnection, id: PrincipalId) -> sqlx::Result<Option<PrincipalResponse>> {
+    let row: Option<Row> = sqlx::query_as(
+        "SELECT id, name, kind, disabled, amqp_user, created_at FROM principals WHERE id = $1 FOR KEY SHARE",
+    )
+    .bind(id)
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(PrincipalResponse::from))
+}
+
 /// The principals after `after`, by id; or only the named one.
 pub async fn list(
     conn: &mut PgConnection,

@@ -118,22 +118,24 @@ pub async fn leaves(
     .await
 }
 
-/// How many of these documents are still at or under the place, with its guard and with the texts of these hashes.
+/// How many of these documents are still at or under the place, with its guard, with the texts of these hashes and with these titles.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn unchanged(
     conn: &mut PgConnection,
     place: &Place,
     ids: &[DocumentId],
     hashes: &[String],
+    titles: &[String],
 ) -> sqlx::Result<i64> {
     sqlx::query_scalar(
-        "SELECT count(*) FROM unnest($2::bigint[], $3::text[]) AS l(id, hash)
+        "SELECT count(*) FROM unnest($2::bigint[], $3::text[], $4::text[]) AS l(id, hash, title)
            JOIN documents n ON n.id = $1
-           JOIN documents d ON d.id = l.id AND d.content_hash = l.hash AND d.guard = n.guard AND (d.id = $1 OR d.path @> ARRAY[$1::bigint])",
+           JOIN documents d ON d.id = l.id AND d.content_hash = l.hash AND d.title = l.title AND d.guard = n.guard AND (d.id = $1 OR d.path @> ARRAY[$1::bigint])",
     )
     .bind(place.id())
     .bind(ids)
     .bind(hashes)
+    .bind(titles)
     .fetch_one(conn)
     .await
 }

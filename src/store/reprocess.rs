@@ -181,13 +181,14 @@ pub async fn lock(conn: &mut PgConnection, file: DocumentId, id: RootId) -> sqlx
     Ok(place.zip(generation))
 }
 
-/// Leaves out of the evidence of a reprocess the lost links and facts with an end that the scope does not cover: that may have changed since.
+/// Leaves out of the evidence of a reprocess the lost links, facts and bindings with an end, or of an ontology, that the scope does not cover: that may have
+/// changed since.
 pub async fn hide_lost(conn: &mut PgConnection, scope: &Readable, evidence: &mut Value) -> sqlx::Result<()> {
     let ends = |lost: &Value| {
-        ["source_id", "target_id", "subject_id", "object_id"]
+        ["source_id", "target_id", "subject_id", "object_id", "ontology_id"]
             .map(|end| lost.get(end).and_then(Value::as_i64).map(DocumentId))
     };
-    let lists = ["lost", "lost_facts"];
+    let lists = ["lost", "lost_facts", "lost_bindings"];
     let lost = lists.iter().filter_map(|name| evidence.get(name)?.as_array()).flatten();
     let all: Vec<DocumentId> = lost.flat_map(ends).flatten().collect();
     if all.is_empty() {

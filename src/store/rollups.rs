@@ -76,9 +76,11 @@ pub async fn queue_again(conn: &mut PgConnection, at: DocumentId, containers: &[
 pub struct Container {
     #[sqlx(flatten)]
     pub place: Place,
-    /// The tokens under it, as they were counted when its parts were made. A workbook has no count of its own: the tasks
-    /// of its sheets count at their sheets alone, so that they never meet on its row, and the sheets' counts are summed here.
+    /// The tokens under it, as they were counted when its parts were made. A workbook or an archive has no count of its own: the tasks
+    /// of its parts count at these alone, so that they never meet on its row, and the parts' counts are summed here.
     pub tokens: i64,
+    /// Its row has fewer.
+    pub is_undercounted: bool,
     pub failed_children: i32,
     /// How many children it is rolled up from.
     pub children: i64,
@@ -161,15 +163,27 @@ pub async fn lock_with(
     Ok((wanted.into_iter().filter(waits).collect(), above))
 }
 
+/// Those of these containers that wait for a task of their rollup and for nothing under them. Whoever puts one back in flight has its rollup made anew.
+pub async fn waiting(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<HashSet<DocumentId>> {
+    let waiting: Vec<DocumentId> = sqlx::query_scalar(
+        "SELECT n.document_id FROM ingest_node n JOIN documents d ON d.id = n.document_id
+          WHERE n.document_id = ANY($1) AND n.rollup = 'queued' AND n.open_children = 0 AND d.settled = 'in_flight'",
+    )
+    .bind(containers)
+    .fetch_all(conn)
+    .await?;
+    Ok(waiting.into_iter().collect())
+}
+
 /// Reads what containers are rolled up from.
 pub async fn read(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<Vec<Container>> {
     sqlx::query_as(concat!(
-        "SELECT c.id, c.path, n.failed_children,
-                greatest(n.tokens, (SELECT coalesce(sum(s.tokens), 0)::bigint FROM ingest_node s WHERE s.parent_id = c.id)) AS tokens,
+        "SELECT c.id, c.path, n.failed_children, greatest(n.tokens, s.tokens) AS tokens, s.tokens > n.tokens AS is_undercounted,
                 (SELECT count(*) FROM documents d WHERE ",
         rolled_up!("$2"),
         ") AS children
            FROM documents c CROSS JOIN LATERAL (SELECT i.tokens, i.failed_children FROM ingest_node i WHERE i.document_id = c.id OFFSET 0) n
+          CROSS JOIN LATERAL (SELECT coalesce(sum(i.tokens), 0)::bigint AS tokens FROM ingest_node i WHERE i.parent_id = c.id OFFSET 0) s
           WHERE c.id = ANY($1) ORDER BY c.id"
     ))
     .bind(containers)
@@ -178,11 +192,31 @@ pub async fn read(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::R
     .await
 }
 
+/// Has the rows of locked containers count the tokens that were summed for them, before what is above them is read.
+pub async fn count_tokens(conn: &mut PgConnection, containers: &[&Container]) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE ingest_node n SET tokens = c.tokens FROM unnest($1::bigint[], $2::bigint[]) AS c(id, tokens) WHERE n.document_id = c.id",
+    )
+    .bind(containers.iter().map(|container| container.place.id()).collect::<Vec<_>>())
+    .bind(containers.iter().map(|container| container.tokens).collect::<Vec<_>>())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
 /// The texts of the settled leaves that tasks made under containers, each with the container, in the order of the file, which is
-/// that of their ids. Leaves of what is within the file count, and those of files that somebody put under it do not.
-pub async fn texts(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<Vec<(DocumentId, String)>> {
+/// that of their ids. Leaves of what is within the file count, and those of files that somebody put under it do not. Of a container whose texts have
+/// more than `most` bytes together there is only a row that says so.
+pub async fn texts(
+    conn: &mut PgConnection,
+    containers: &[DocumentId],
+    most: usize,
+) -> sqlx::Result<Vec<(DocumentId, Option<String>)>> {
     sqlx::query_as(
-        "SELECT u.id, t.content FROM unnest($1::bigint[]) AS u(id) CROSS JOIN LATERAL (
+        "SELECT s.container, CASE WHEN s.size <= $4 THEN s.content END FROM (
+         SELECT u.id AS container, t.id, t.content, sum(octet_length(t.content)) OVER (PARTITION BY u.id) AS size,
+                row_number() OVER (PARTITION BY u.id ORDER BY t.id) AS nth
+           FROM unnest($1::bigint[]) AS u(id) CROSS JOIN LATERAL (
              WITH under AS MATERIALIZED (
                  SELECT d.id, d.path, d.content, d.usetype, d.settled, (SELECT n.root_id FROM ingest_node n WHERE n.document_id = d.id) = d.id AS is_guest
                    FROM documents c JOIN documents d ON d.path || d.id > c.path || c.id AND d.path || d.id < c.path || (c.id + 1)
@@ -191,12 +225,13 @@ pub async fn texts(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::
              SELECT d.id, d.content FROM under d CROSS JOIN guests g
               WHERE d.usetype = ANY($2) AND d.settled = 'settled' AND NOT d.path && g.ids
                 AND (SELECT o.rule <> ALL($3) FROM node_origins o WHERE o.document_id = d.id)
-                AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)) t
-          ORDER BY u.id, t.id",
+                AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)) t) s
+          WHERE s.size <= $4 OR s.nth = 1 ORDER BY s.container, s.id",
     )
     .bind(containers)
     .bind(Usetype::texts())
     .bind(&NOT_OF_A_TEXT[..])
+    .bind(i64::try_from(most).unwrap_or(i64::MAX))
     .fetch_all(conn)
     .await
 }

@@ -211,10 +211,22 @@ pub async fn contents(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx:
         .await
 }
 
-/// Those of these segments under which there is nothing but segments, without those under another one of them.
+/// Until the transaction ends, nobody gives one of these segments a text or puts something under it.
+pub async fn hold(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query("SELECT count(*) FROM (SELECT id FROM documents WHERE id = ANY($1) ORDER BY id FOR UPDATE) locked")
+        .bind(segments)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Those of these segments that have no text of their own and under which there is nothing but such segments, without those under another one of
+/// them. The caller has called [`hold`].
 pub async fn empty(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx::Result<Vec<Place>> {
     sqlx::query_as(
-        "WITH held AS (SELECT unnest(path) AS id FROM documents WHERE path && $1 AND id <> ALL($1)),
+        "WITH held AS (
+             SELECT unnest(path) AS id FROM documents WHERE path && $1 AND id <> ALL($1)
+             UNION ALL SELECT unnest(path || id) FROM documents WHERE id = ANY($1) AND content <> ''),
          empty AS (SELECT id, parent_id, path FROM documents WHERE id = ANY($1) AND id NOT IN (SELECT id FROM held))
          SELECT e.id, e.path FROM empty e WHERE e.parent_id NOT IN (SELECT id FROM empty) ORDER BY e.id",
     )

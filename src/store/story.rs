@@ -197,3 +197,19 @@ pub async fn story(
     let first = rows.last().map_or(1, |row| row.place);
     Ok((rows.into_iter().rev().map(read).collect(), first))
 }
+
+/// Whether one of the attempts after an id, up to another, was at a document that the scope covers, or at what a reprocess builds for one.
+pub async fn has_attempts(conn: &mut PgConnection, scope: &Readable, after: i64, until: i64) -> sqlx::Result<bool> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, after);
+    add(&mut arguments, until);
+    let query = concat!(
+        "SELECT EXISTS (SELECT 1 FROM task_attempts a JOIN documents n ON n.id = a.document_id
+               LEFT JOIN generations g ON n.guard = -1 AND g.generation_id = coalesce(n.path[1], n.id)
+               JOIN documents d ON d.id = coalesce(g.document_id, n.id)
+              WHERE a.id > $3 AND a.id <= $4 AND ",
+        readable!(),
+        ")"
+    );
+    sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
+}

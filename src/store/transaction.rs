@@ -11,7 +11,7 @@ use std::{
     ops::{Deref, DerefMut},
     time::Duration,
 };
-use svc_ids::RootId;
+use svc_ids::{IndexId, RootId};
 
 /// How long an abandoned statement may take to end by itself: most do, and a cancel costs more than waiting.
 pub(super) const GRACE: Duration = Duration::from_millis(20);
@@ -152,6 +152,17 @@ async fn creating(conn: Lent, pool: &PgPool, begin: &str) -> sqlx::Result<Transa
 /// Begins a transaction that moves nodes. Until it ends, nothing is created and no other guard changes.
 pub async fn begin_moving(pool: &PgPool) -> sqlx::Result<Transaction> {
     let mut tx = begin(pool).await?;
+    super::access::hold_alone(&mut tx).await?;
+    Ok(tx)
+}
+
+/// Does the same for a transaction that changes which documents an index covers, one that is there or a new one. It waits for a compaction of the index
+/// before it is alone, because a compaction takes seconds, and nothing is created while somebody is alone.
+pub async fn begin_covering(pool: &PgPool, index: Option<IndexId>) -> sqlx::Result<Transaction> {
+    let mut tx = begin(pool).await?;
+    if let Some(index) = index {
+        super::indexes::postings::lock_compaction(&mut tx, index).await?;
+    }
     super::access::hold_alone(&mut tx).await?;
     Ok(tx)
 }

@@ -10,7 +10,6 @@ use crate::{
         },
     },
     store::{
-        ingest_nodes,
         model_moves::{self, Lacking, Move},
         reindex, transaction,
     },
@@ -120,7 +119,7 @@ async fn feed(core: &Core, tx: &mut PgConnection, moved: &Move) -> sqlx::Result<
         }
         return Ok(false);
     }
-    let (mut rest, mut places) = (lacking.as_slice(), Vec::new());
+    let mut rest = lacking.as_slice();
     for _ in 0..room {
         let Some((page, after)) = cut(rest) else { break };
         rest = after;
@@ -131,14 +130,9 @@ async fn feed(core: &Core, tx: &mut PgConnection, moved: &Move) -> sqlx::Result<
         let queueing = Queueing { root_id: place.id().as_root(), badges, priority: PRIORITY };
         let params = json!({PAGE: ids, MODEL: to, TOKENS: with_tokens});
         queueing.add(tx, place, Work::of(&REEMBED).params(params)).await?;
-        places.push(place.id());
         if let Some(last) = ids.last().filter(|_| !with_tokens) {
             model_moves::advance(tx, *last).await?;
         }
-    }
-    // Rows of documents come first, as for whoever deletes them.
-    for at in places {
-        ingest_nodes::grow(tx, at, 1, 0, 0).await?;
     }
     Ok(true)
 }

@@ -258,7 +258,7 @@ impl PgQueue {
         let queued = settle::sweep(&self.core).await?;
         // A sweep is cut off after a lease; this goes on, because the tree of a large file may take longer to put in its place.
         if self.reprocesses.is_empty() {
-            self.reprocesses.spawn(reprocess::sweep(self.pool.clone()));
+            self.reprocesses.spawn(reprocess::sweep(self.core.clone()));
         }
         let more = self.tidy_up().await?;
         // A draining worker waits for this too, but nothing else does.

@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 use std::process::{Command, Output};
 use svc_client::{
     Code, Failure, Json,
-    wire::{BatchResponse, Bm25Search, DocumentPath, NewBatch, PageQuery, TaskQuery, TaskTypePath, VectorSearch},
+    wire::{
+        ArchivePart, BatchResponse, Bm25Search, DocumentPath, ImportedArchive, NewBatch, PageQuery, TaskQuery,
+        TaskTypePath, VectorSearch,
+    },
 };
 
 async fn create(app: &TestApp, documents: Value) -> Result<BatchResponse, Failure> {
@@ -238,6 +241,52 @@ async fn a_line_that_the_service_refuses_keeps_no_other_line_from_being_imported
     let refused: Vec<u64> = said.iter().filter_map(|line| line["line"].as_u64()).collect();
     assert_eq!(refused, [2, 4], "{said:?}");
     assert_eq!(said[2], json!({"lines": 6, "stored": 4, "existing": 0, "refused": 2}));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_database_that_takes_too_long_is_no_fault_of_a_document() {
+    // Long enough for what nobody holds up, on a loaded machine too.
+    let settings = &[("SVC_STATEMENT_TIMEOUT_SECONDS", "2")];
+    let app = TestApp::with(Wish { settings, no_worker: true, ..Wish::default() }).await;
+    let parent = ids(&create(&app, json!([{"title": "Folder", "content": ""}])).await.unwrap())[0];
+    let mut other = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT 1 FROM documents FOR UPDATE").execute(&mut *other).await.unwrap();
+    let under = json!([{"title": "t", "content": "", "parent_id": parent}]);
+    let refused = create(&app, under.clone()).await.unwrap_err();
+    assert_eq!((refused.code, refused.members.get("index")), (Code::TimedOut, None), "{refused:?}");
+    let part = json!({"documents": [{"id": 1, "title": "t", "content": "c", "usetype": "markdown", "settled": "settled",
+        "content_hash": "sha256:", "created_at": "2024-01-01T00:00:00Z", "updated_at": "2024-01-01T00:00:00Z"}]});
+    let part: ArchivePart = serde_json::from_value(part).unwrap();
+    let of = ImportedArchive { archive: "an-archive".to_owned(), parent_id: Some(parent) };
+    let refused = app.client.import_documents(of, Json(part)).await.unwrap_err();
+    assert_eq!((refused.code, refused.members.get("index")), (Code::TimedOut, None), "{refused:?}");
+    other.rollback().await.unwrap();
+    create(&app, under).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_the_database_cannot_hold_is_refused_and_no_other() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    // The database says neither which document it refuses nor by which field.
+    sqlx::raw_sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'out of range' USING ERRCODE = '22003'; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON documents FOR EACH ROW WHEN (NEW.title = 'bad') EXECUTE FUNCTION refuse()",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    // A private document has those before it stored with it.
+    let [bad, good] =
+        [json!({"title": "bad", "content": ""}), json!({"title": "good", "content": "", "private": true})];
+    let output = import(&app, &format!("{bad}\n{good}\n"), &[]).await;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let said: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(said[0]["line"], 1, "{said:?}");
+    assert_eq!(said[1], json!({"lines": 2, "stored": 1, "existing": 0, "refused": 1}));
+    sqlx::raw_sql("DROP TRIGGER refuse ON documents; DROP FUNCTION refuse()").execute(&app.pool).await.unwrap();
     app.end().await;
 }
 

@@ -1,4 +1,6 @@
 //! Changes of documents: what is found of a new text, whose change wins, and what a part of a file takes.
+mod again;
+
 use crate::{
     principals::{grant, someone},
     support::{TOKEN, TestApp, Wish, document, http, invariants, sample, until},

@@ -3,6 +3,7 @@ mod cut_off;
 
 use crate::{
     access::{Naive, Random},
+    edits::patch,
     principals::{grant, idle, someone},
     support::{PATIENCE, TestApp, Wish, document, insert, sample, server, until},
 };
@@ -169,6 +170,58 @@ async fn a_stream_ends_with_its_token_and_tells_a_principal_what_it_may_read() {
     let end = tokio::time::timeout(PATIENCE, events.next()).await.expect("an end").expect("a reason");
     assert_eq!(end.expect_err("nothing more is told").code, Code::Unauthenticated);
     assert!(events.next().await.is_none());
+    sequencer.abort();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn of_a_deleted_document_the_ancestor_that_was_nearest_to_it_decides_wherever_it_is_now() {
+    let (app, sequencer) = numbered().await;
+    let reader = someone(&app, "reader").await;
+    let (other, top) = (create(&app, None).await, create(&app, None).await);
+    let closed = create(&app, Some(top)).await;
+    let gone = create(&app, Some(closed)).await;
+    app.client.delete_document(DocumentPath { id: gone }).await.unwrap();
+    patch(&app, closed, json!({"parent_id": null})).await.unwrap();
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    // What lay higher lies deeper now.
+    patch(&app, top, json!({"parent_id": other})).await.unwrap();
+    let mut events = reader.client.follow_events(EventQuery::default()).await.unwrap();
+    let expected = [told("document.created", other), told("document.created", top), told("document.moved", top)];
+    assert_eq!(take(&mut events, 3).await, expected);
+    sequencer.abort();
+    app.end().await;
+}
+
+/// Loses all events after the fifth, as a failover does that lost their commits.
+async fn lose(app: &TestApp) {
+    let lost = "UPDATE event_counter SET last = 5; DELETE FROM event_outbox WHERE seq > 5";
+    sqlx::raw_sql(lost).execute(&app.pool).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_ends_once_a_failover_has_lost_what_it_has_read() {
+    let (app, sequencer) = numbered().await;
+    // Nothing happens afterwards, or more than was lost.
+    for later in [0, 6] {
+        while event_feed::newest(&app.pool).await.unwrap() < 10 {
+            let number = event_feed::newest(&app.pool).await.unwrap();
+            create(&app, None).await;
+            until("the number", async || (event_feed::newest(&app.pool).await.unwrap() > number).then_some(())).await;
+        }
+        let mut events = app.client.follow_events(query("", "now")).await.unwrap();
+        events.begun().await.unwrap();
+        assert_eq!(events.last_id(), Some("10"));
+        lose(&app).await;
+        for _ in 0..later {
+            create(&app, None).await;
+        }
+        let end = tokio::time::timeout(PATIENCE, events.next()).await.expect("an end").expect("a reason");
+        assert_eq!(end.expect_err("what got a number again is not told of").code, Code::EventsExpired, "{later}");
+    }
+    let mut events = app.client.follow_events(query("", "5")).await.unwrap();
+    let again: Vec<(String, i64)> = take(&mut events, 6).await;
+    assert_eq!(again.iter().collect::<BTreeSet<_>>().len(), 6, "{again:?}");
     sequencer.abort();
     app.end().await;
 }

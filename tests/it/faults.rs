@@ -267,6 +267,29 @@ async fn nothing_works_on_a_newer_schema_and_all_say_why() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_read_for_which_a_disk_has_no_room_is_507_and_speaks_of_no_storing() {
+    let app = idle().await;
+    // As where a sort fills the disk of the database.
+    sqlx::raw_sql(
+        "CREATE FUNCTION has_room() RETURNS boolean STABLE LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$;
+         ALTER TABLE usetype_presentations RENAME TO elsewhere;
+         CREATE VIEW usetype_presentations AS SELECT * FROM elsewhere WHERE has_room()",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let refused = app.client.list_presentations().await.unwrap_err();
+    assert_eq!((refused.code, refused.status), (Code::StorageFull, 507), "{refused}");
+    assert!(!refused.detail.contains("stored") && refused.members.contains_key("retry_after"), "{refused}");
+    sqlx::raw_sql("DROP VIEW usetype_presentations; ALTER TABLE elsewhere RENAME TO usetype_presentations; DROP FUNCTION has_room()")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    app.client.list_presentations().await.unwrap();
+    app.end().await;
+}
+
 async fn count(pool: &PgPool, table: &str) -> i64 {
     let query = format!("SELECT count(*) FROM {table}");
     sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(pool).await.unwrap()

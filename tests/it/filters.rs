@@ -48,7 +48,7 @@ async fn what_few_pass_is_found_without_a_look_at_every_document() {
     let index: IndexId = sqlx::query_scalar(
         "WITH i AS (SELECT id FROM search_indexes WHERE name = 'default'),
               e AS (INSERT INTO search_index_entries (index_id, docno, document_id, length, terms, tfs)
-                    SELECT i.id, nextval('search_docno_seq')::int, d.id, 1, '{}', '{}' FROM documents d, i WHERE d.usetype = 'rare')
+                    SELECT i.id, nextval(('search_docno_' || i.id)::regclass)::int, d.id, 1, '{}', '{}' FROM documents d, i WHERE d.usetype = 'rare')
          SELECT id FROM i",
     )
     .fetch_one(&app.pool)

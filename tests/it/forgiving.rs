@@ -2,10 +2,10 @@
 use crate::{
     cli::svc,
     principals::{grant, someone},
-    support::{TestApp, searches::ask},
+    support::{TestApp, Wish, searches::ask, until},
 };
 use serde_json::json;
-use svc_client::wire::{DocumentPath, GrantRight, SearchQuery};
+use svc_client::wire::{DocumentPath, GrantRight, IndexState, PageQuery, SearchQuery};
 
 #[tokio::test]
 async fn a_mistyped_word_is_searched_as_the_nearest_one_and_the_answer_says_so() {
@@ -164,6 +164,37 @@ async fn every_page_searches_what_the_first_one_did_whatever_is_stored_meanwhile
     assert_eq!(ask(&app.client, "bm25", &body).await.unwrap().searched_instead.unwrap().query, "volcano heron");
     more["query"] = json!("heron");
     assert_eq!(ask(&app.client, "bm25", &more).await.unwrap_err().members["field"], "cursor");
+    app.end().await;
+}
+
+/// There the terms of a text bear the name of its language, and those of a query bear the names of all.
+#[tokio::test]
+async fn a_mistyped_word_is_mended_where_each_text_has_a_language_of_its_own() {
+    let app = TestApp::with(Wish { settings: &[("SVC_LANGUAGE", "detect")], ..Wish::default() }).await;
+    svc::app::weigh_indexes(&app.pool, &app.service.settings).await.unwrap();
+    until("the index to be built", async || {
+        let indexes = app.client.list_indexes(PageQuery::default()).await.unwrap().indexes;
+        (indexes[0].state == IndexState::Ready).then_some(())
+    })
+    .await;
+    let text =
+        "The old houses of the small town have belonged to the parish for many years, and nobody lives in them. ";
+    let short = app.create("en", text, None).await.id;
+    // A mistyped word may stand behind what is read of a text to see how it is written there.
+    let long = app.create("en", &format!("{}The volcano erupts.", text.repeat(250)), None).await.id;
+    let german =
+        "Die alten Häuser in der kleinen Stadt gehören seit vielen Jahren der Gemeinde, und niemand wohnt darin.";
+    let german = app.create("de", german, None).await.id;
+    for (query, searched, found) in
+        [("parihs", "parish", short), ("vulcano", "volcano", long), ("Gemiende", "gemeinde", german)]
+    {
+        let body = json!({"query": query, "forgiving": true});
+        for method in ["bm25", "fulltext", "hybrid"] {
+            let answer = ask(&app.client, method, &body).await.unwrap();
+            assert_eq!(answer.searched_instead.map(|instead| instead.query).as_deref(), Some(searched), "{method}");
+            assert!(answer.results.iter().any(|result| result.document.id == found), "{method} {query}");
+        }
+    }
     app.end().await;
 }
 

@@ -1,17 +1,20 @@
 //! Search indexes over REST.
 use crate::support::{TestApp, document, until, until_a_statement_waits};
 use serde_json::json;
-use std::collections::BTreeMap;
-use svc::store::indexes::manage::documents_after;
+use std::collections::{BTreeMap, BTreeSet};
+use svc::{
+    search::bm25,
+    store::indexes::{manage::documents_after, postings::lock_compaction},
+};
 use svc_client::{
     Code, FileUpload, Json, OptionalJson,
     wire::{
-        Bm25Search, DocumentChange, DocumentPath, IndexAnalyzer, IndexChange, IndexDocumentPath, IndexLanguage,
-        IndexPath, IndexResponse, IndexState, MaxsimSearch, NewIndex, NewMembers, PageQuery, ReprocessRequest,
-        SearchResult, TaskTypePath, UploadQuery, WaitQuery,
+        Bm25Search, DocumentChange, DocumentPath, FindingKind, IndexAnalyzer, IndexChange, IndexDocumentPath,
+        IndexLanguage, IndexPath, IndexResponse, IndexState, MaxsimSearch, NewIndex, NewMembers, PageQuery,
+        ReprocessRequest, SearchResult, TaskTypePath, UploadQuery, WaitQuery,
     },
 };
-use svc_ids::DocumentId;
+use svc_ids::{DocumentId, IndexId};
 
 async fn find(app: &TestApp, index: &str, query: &str) -> Vec<String> {
     let search = Bm25Search { index: Some(index.to_owned()), ..Bm25Search::new(query) };
@@ -283,6 +286,32 @@ async fn members_that_are_added_at_once_are_all_indexed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_create_while_members_wait_for_the_compaction_of_their_index() {
+    let app = TestApp::start().await;
+    let home = app.create("home", "A heron.", None).await.id;
+    let other = app.create("other", "A heron.", None).await.id;
+    let herons = index(&app, "herons", json!({"members": [home]})).await.id;
+    let mut compaction = app.pool.begin().await.unwrap();
+    lock_compaction(&mut compaction, IndexId(herons)).await.unwrap();
+    let adding = tokio::spawn({
+        let client = app.client.clone();
+        let members = Json(NewMembers { members: vec![other] });
+        async move { client.add_index_members(IndexPath { id: herons }, members).await }
+    });
+    until_a_statement_waits(&app.pool).await;
+    let new = || Json(document("later", "A heron."));
+    let later = until("a document to be created", async || {
+        Some(app.client.create_document(WaitQuery::default(), new()).await.unwrap().id)
+    })
+    .await;
+    assert!(later > other && !adding.is_finished());
+    compaction.rollback().await.unwrap();
+    assert_eq!(adding.await.unwrap().unwrap().members, 2);
+    assert_eq!(built(&app, herons).await.documents, 2);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_settles_while_an_index_is_built_stays_in_it() {
     let app = TestApp::start().await;
     // The build locks the documents by their ids, so that it waits for this one before it holds any other.
@@ -497,5 +526,63 @@ async fn an_index_is_made_while_the_model_is_away() {
     until("the model", async || model.ready().is_ok().then_some(())).await;
     built(&app, made.id).await;
     assert_eq!(by_tokens(&app, "bread").await, (vec!["home".to_owned()], Vec::new()));
+    app.end().await;
+}
+
+/// Pretends that an index has given out all numbers up to this one.
+async fn used(app: &TestApp, index: i64, number: i64) {
+    sqlx::query("SELECT setval($1::text::regclass, $2)")
+        .bind(format!("search_docno_{index}"))
+        .bind(number)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn the_numbers_of_an_index_that_is_built_anew_begin_again_before_they_end() {
+    let app = TestApp::start().await;
+    for title in ["one", "two", "three"] {
+        app.create(title, "A heron.", None).await;
+    }
+    let all = index(&app, "all", json!({})).await.id;
+    let first = BTreeSet::from([1, 2, 3]);
+    let given = async || numbers(&app, all).await.into_values().collect::<BTreeSet<_>>();
+    assert_eq!(given().await, first, "an index has numbers of its own");
+    let refreshed = async || {
+        app.client.refresh_index(IndexPath { id: all }).await.unwrap();
+        built(&app, all).await;
+        assert_eq!(find(&app, "all", "heron").await.len(), 3);
+        // Until then what was replaced keeps its numbers.
+        until("a compaction", async || {
+            bm25::compact(&app.pool, IndexId(all)).await.unwrap();
+            let left = "SELECT count(*) FROM search_term_tombstones WHERE index_id = $1";
+            let left: i64 = sqlx::query_scalar(left).bind(all).fetch_one(&app.pool).await.unwrap();
+            (left == 0).then_some(())
+        })
+        .await;
+        given().await
+    };
+    used(&app, all, 1_200_000_000).await;
+    let later = refreshed().await;
+    assert!(later.iter().all(|number| *number > 1_200_000_000), "the first ones were still in use: {later:?}");
+    assert_eq!(refreshed().await, first);
+
+    used(&app, all, 2_000_000_000).await;
+    let found = until("the finding", async || {
+        let findings = app.client.list_findings().await.unwrap().findings;
+        findings.into_iter().find(|found| found.kind == FindingKind::IndexNumbers)
+    })
+    .await;
+    assert_eq!(found.about, format!("index {all} (all), 93 % of them"));
+    assert!(found.remedy.contains("/indexes/{id}/refresh"), "{found:?}");
+
+    used(&app, all, i64::from(i32::MAX)).await;
+    let path = IndexDocumentPath { id: all, document_id: *numbers(&app, all).await.keys().next().unwrap() };
+    let refused = app.client.index_document(path).await.unwrap_err();
+    assert!(refused.code == Code::Unavailable && refused.detail.contains("no number left"), "{refused}");
+    assert_eq!(refreshed().await, first);
+    app.create("four", "A coot.", None).await;
+    assert_eq!(find(&app, "all", "coot").await, ["four"]);
     app.end().await;
 }

@@ -1,13 +1,16 @@
 //! Limits of how much callers may ask for: rates of principals, requests at work, addresses and headers.
 use crate::{
-    principals::someone,
+    principals::{grant, someone},
     support::{PATIENCE, TOKEN, TestApp, Wish, document, http, until},
 };
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use svc_client::{
-    Json,
-    wire::{NewDocument, TaskTypePath, WaitQuery},
+    Code, Json,
+    wire::{
+        DocumentPath, GrantPath, GrantRight, IndexDocumentPath, IndexPath, NewDocument, NewGrant, NewIndex, NewMembers,
+        TaskTypePath, WaitQuery,
+    },
 };
 use svc_ids::PrincipalId;
 use tokio::{
@@ -319,6 +322,43 @@ async fn who_has_texts_cut_leaves_slots_to_others() {
     app.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_closes_documents_by_grants_or_changes_what_indexes_cover_takes_the_slots_of_moves() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let bob = someone(&app, "bob").await;
+    let create = async || {
+        let created = app.client.create_document(WaitQuery::default(), Json(document("A place", "A text."))).await;
+        created.unwrap().id
+    };
+    let (one, two) = (create().await, create().await);
+    let index = |name: &str| -> Json<NewIndex> {
+        Json(serde_json::from_value(json!({"name": name, "members": [one]})).unwrap())
+    };
+    let id = app.client.create_index(index("first")).await.unwrap().id;
+    app.client.protect_document(DocumentPath { id: one }).await.unwrap();
+    // As many as there are.
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(app.service.admission.moving(None).await.unwrap());
+    }
+    grant(&app, &bob, one, GrantRight::Read).await;
+    let path = GrantPath { id: two, principal_id: bob.id };
+    let closes = || app.client.put_grant(path, Json(NewGrant { right: GrantRight::Read }));
+    let (closed, made, added, removed) = tokio::join!(
+        closes(),
+        app.client.create_index(index("second")),
+        app.client.add_index_members(IndexPath { id }, Json(NewMembers { members: vec![two] })),
+        app.client.remove_index_member(IndexDocumentPath { id, document_id: one }),
+    );
+    for refused in [closed.err(), made.err(), added.err(), removed.err()] {
+        assert_eq!(refused.map(|failure| failure.code), Some(Code::TooManyRequests));
+    }
+    drop(held);
+    closes().await.unwrap();
+    app.client.create_index(index("second")).await.unwrap();
+    app.end().await;
+}
+
 /// The status line of the answer to this.
 async fn status(app: &TestApp, request: String) -> String {
     let mut stream = TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
@@ -327,6 +367,22 @@ async fn status(app: &TestApp, request: String) -> String {
     let mut answer = Vec::new();
     drop(stream.read_to_end(&mut answer).await);
     String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_without_a_body_waits_for_no_room_for_one() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let new = document("Herons", "The heron waits by the water.");
+    let id = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id;
+    // The bodies of others leave less room than the largest one would take.
+    let held = app.service.admission.body(None, 250 << 20).await.unwrap();
+    let head = format!("POST /documents/{id}/embed?with_tokens=false HTTP/1.1\r\nHost: svc\r\nConnection: close\r\n");
+    for length in ["", "Content-Length: 0\r\n"] {
+        let line = status(&app, format!("{head}Authorization: Bearer {TOKEN}\r\n{length}\r\n")).await;
+        assert!(line.contains("200"), "{length}{line}");
+    }
+    drop(held);
+    app.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ mod groups;
 mod keeper;
 mod limits;
 mod parking;
+mod reopened;
 mod together;
 
 use crate::{

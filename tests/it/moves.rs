@@ -3,11 +3,12 @@ use crate::{
     access::Random,
     edits::{patch, patched},
     principals::{grant, someone},
-    support::{TestApp, Wish, document, invariants, sample, until, until_a_statement_waits},
+    support::{TestApp, Wish, document, invariants, place, sample, until, until_a_statement_waits},
 };
 use serde_json::json;
 use std::collections::BTreeSet;
 use svc::store::{
+    documents::delete_subtrees,
     reindex::{self, Wanted},
     transaction,
     vectors::Index,
@@ -364,6 +365,27 @@ async fn links_have_two_ends_and_contain_in_no_circle() {
     assert_eq!(unlink(source, made.id).await.unwrap_err().code, Code::NotFound);
     let links = app.client.list_links(DocumentPath { id: source }, PageQuery::default()).await.unwrap().links;
     assert_eq!(links.iter().map(|link| link.link_type.as_str()).collect::<Vec<_>>(), ["contains", "cites"]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_link_whose_end_is_deleted_meanwhile_is_refused_by_that_end() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    for (loses_source, link_type) in [(true, "cites"), (false, "cites"), (true, "contains"), (false, "contains")] {
+        let (source, target) = (add(&app, "source", None).await, add(&app, "target", None).await);
+        let gone = if loses_source { source } else { target };
+        let mut deleting = transaction::begin(&app.pool).await.unwrap();
+        let doomed = place(&mut deleting, gone).await;
+        delete_subtrees(&mut deleting, &[doomed]).await.unwrap();
+        let new = NewLink { target_id: target, link_type: link_type.into(), score: None, metadata: Default::default() };
+        let deleted = async {
+            until_a_statement_waits(&app.pool).await;
+            deleting.commit().await.unwrap();
+        };
+        let (made, ()) = tokio::join!(app.client.create_link(DocumentPath { id: source }, Json(new)), deleted);
+        let refused = made.unwrap_err();
+        assert_eq!((refused.code, refused.detail), (Code::NotFound, format!("there is no document {gone}")));
+    }
     app.end().await;
 }
 

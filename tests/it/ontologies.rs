@@ -11,8 +11,8 @@ use svc_client::{
     Client, Code, Failure, Json, Meta, Remote, TurtleText,
     wire::{
         ClassPage, DocumentPath, EmbedQuery, FactQuery, GrantRight, ImportQuery, NewDocument, NewFact, NewPredicate,
-        OnOverlap, OntologyQuery, OntologyResponse, PageQuery, PredicateQuery, PredicateResponse, TurtleQuery, ValidAt,
-        WaitQuery,
+        OnOverlap, OntologyQuery, OntologyResponse, PageQuery, PredicateQuery, PredicateResponse, PrincipalPath,
+        TurtleQuery, ValidAt, WaitQuery,
     },
 };
 
@@ -218,6 +218,24 @@ async fn what_an_ontology_says_of_predicates_goes_with_it_and_leaves_what_others
     assert!(app.client.list_ontologies(PageQuery::default()).await.unwrap().ontologies.is_empty());
     let (eats, born) = (named(&app.client, "eats").await.unwrap(), named(&app.client, "born").await.unwrap());
     assert!(!eats.asymmetric && eats.ontology_id.is_none() && !born.functional && born.ontology_id.is_none());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_principal_loaded_never_becomes_the_owners_to_replace() {
+    let app = idle().await;
+    let p = someone(&app, "p").await;
+    let theirs = load(&p.client, OntologyQuery::default(), ZOO).await.unwrap().document_id;
+    let ours = load(&app.client, OntologyQuery::default(), ZOO).await.unwrap().document_id;
+    assert!(theirs < ours);
+    app.client.delete_principal(PrincipalPath { id: p.id }).await.unwrap();
+    let changed = ZOO.replace("versionInfo '1'", "versionInfo '2'");
+    assert_eq!(load(&app.client, OntologyQuery::default(), &changed).await.unwrap().document_id, ours);
+    let text = async |id| {
+        let read = app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
+        read.value().unwrap().content
+    };
+    assert_eq!((text(theirs).await, text(ours).await), (format!("{HEAD}{ZOO}"), format!("{HEAD}{changed}")));
     app.end().await;
 }
 

@@ -1,4 +1,7 @@
 //! Documents that are cut into documents under them, and children that are put into segments.
+mod files;
+mod sums;
+
 use crate::{
     cli,
     edits::{get, patch, patched},
@@ -286,15 +289,17 @@ async fn pieces_are_replaced_wherever_their_segments_have_put_them() {
     drained(&app).await;
     let made = segment(&app, id, SegmentRequest::default()).await.unwrap();
     assert_eq!(made.segments.len(), 3, "{made:?}");
-    // One of the segments holds something else too.
+    // One of the segments holds something else too, and a caller gave another one a text.
     let added = app.create("Added", "A word on herons.", Some(made.segments[1].id)).await.id;
+    let (told, text_of_segment) = (made.segments[2].id, "How the assembly votes, in short.");
+    patched(&app, told, json!({"content": text_of_segment})).await;
     drained(&app).await;
     assert_eq!(split(&app, id, at(&starts[..1], false)).await.unwrap_err().code, Code::Conflict);
     let again = split(&app, id, at(&starts[..1], true)).await.unwrap();
     assert_eq!((again.created.len(), again.deleted), (2, 24));
     let left: BTreeSet<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
-    let expected = [made.segments[1].id, added].into_iter().chain(again.created).collect();
-    assert_eq!(left, expected);
+    let expected: BTreeSet<i64> = [made.segments[1].id, added, told].into_iter().chain(again.created).collect();
+    assert_eq!((left, get(&app, told).await.content.as_str()), (expected, text_of_segment));
 
     // A piece of another document that was moved here is nobody's earlier piece.
     let other = app.create("Elsewhere", &text, None).await.id;

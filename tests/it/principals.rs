@@ -1,4 +1,5 @@
 //! Principals, their tokens and grants, and the audit, as the owner manages them and as a principal meets them.
+mod deleted;
 mod enclosed;
 
 use crate::support::{TOKEN, TestApp, Wish, document, http};
@@ -452,9 +453,13 @@ async fn who_moves_a_document_takes_it_from_nobody_and_opens_nothing() {
     let (one, two, three) = (someone(&app, "one").await, someone(&app, "two").await, someone(&app, "three").await);
     let folder = place(&app, None).await;
     let (inside, part) = (place(&app, Some(folder)).await, place(&app, Some(folder)).await);
+    let (root, other) = (place(&app, Some(folder)).await, place(&app, Some(folder)).await);
     grant(&app, &two, folder, GrantRight::Read).await;
     grant(&app, &three, folder, GrantRight::Write).await;
     grant(&app, &one, inside, GrantRight::Write).await;
+    app.client.protect_document(DocumentPath { id: root }).await.unwrap();
+    // Its grant on the root itself is to read; to write it has that on the folder.
+    grant(&app, &three, other, GrantRight::Read).await;
     let to_the_top = || Json(serde_json::from_value(json!({"parent_id": null})).unwrap());
     let moves = async |who: &Someone, id: i64| {
         who.client.update_document(DocumentPath { id }, WaitQuery::default(), to_the_top()).await
@@ -468,6 +473,19 @@ async fn who_moves_a_document_takes_it_from_nobody_and_opens_nothing() {
 
     moves(&three, part).await.unwrap();
     assert!(reads(&three, part).await && !reads(&one, part).await, "it stays closed");
+    // So does an access root, which whoever moves it still writes.
+    moves(&three, root).await.unwrap();
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    three.client.update_document(DocumentPath { id: other }, wait, to_the_top()).await.unwrap();
+    for id in [root, other] {
+        three.creates(NewDocument { parent_id: Some(id), ..document("t", "c") }).await.unwrap();
+        assert!(!reads(&one, id).await && !reads(&two, id).await);
+        let query = AuditQuery { document_id: Some(id), ..AuditQuery::default() };
+        let mut told = app.client.list_audit(query).await.unwrap().entries;
+        told.retain(|entry| entry.actor_id == Some(three.id));
+        let acts: Vec<_> = told.iter().map(|entry| entry.act).collect();
+        assert_eq!(acts, [AuditAct::GrantPut, AuditAct::DocumentMove], "nothing was protected anew");
+    }
     let moved = app.client.update_document(DocumentPath { id: inside }, WaitQuery::default(), to_the_top()).await;
     assert!(moved.is_ok() && reads(&one, inside).await, "the owner takes from whom it likes");
     app.end().await;

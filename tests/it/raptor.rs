@@ -323,6 +323,30 @@ async fn a_task_that_makes_summaries_is_queued_once_and_its_end_leaves_the_docum
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edited_file_settles_although_a_task_for_its_summaries_waits() {
+    let app = TestApp::start().await;
+    let id = file(&app).await;
+    let path = DocumentPath { id };
+    app.client.pause_task_type(TaskTypePath { task_type: "raptor".into() }).await.unwrap();
+    let task = app.client.make_raptor(path, WaitQuery::default(), OptionalJson(None)).await.unwrap().task_id;
+    let leaf = app.subtree(id).await.into_iter().find(|document| document.usetype == "chunk").unwrap().id;
+    patched(&app, leaf, json!({"content": "The heron sleeps on one leg."})).await;
+    until("the file to settle", async || {
+        let frontier = app.client.read_frontier(path).await.unwrap();
+        (frontier.settled == Settled::Settled && frontier.nodes_in_flight == 0).then_some(())
+    })
+    .await;
+    let is_over = async || app.client.read_task(TaskPath { id: task }).await.unwrap().finished;
+    assert!(!is_over().await);
+    invariants::check(&app.pool).await;
+    app.client.resume_task_type(TaskTypePath { task_type: "raptor".into() }).await.unwrap();
+    until("the summaries", async || is_over().await.then_some(())).await;
+    assert!(app.subtree(id).await.iter().any(|document| document.usetype == "raptor"));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_summarised_or_chosen_from_is_refused_with_its_remedy() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     let id = app.upload_bytes("topics.md", three_topics()).await.unwrap().document_id;

@@ -233,6 +233,8 @@ async fn a_move_that_is_called_off_is_not_over_while_the_index_of_its_vectors_is
     until("another try", async || trying().await.filter(|begun| *begun > first)).await;
     assert!(has_index().await);
     assert_eq!(last(&app).await.state, ModelMoveState::Cancelling);
+    let refused = app.client.start_model_move().await.unwrap_err();
+    assert_eq!((refused.code, refused.members["to_model"].as_str()), (Code::Conflict, Some(new.as_str())));
     vacuum.rollback().await.unwrap();
     ended(&app, ModelMoveState::Cancelled).await;
     assert!(!has_index().await);

@@ -1,5 +1,6 @@
 //! Files that are ingested again, with other options, while the tree that they have stays.
 mod endings;
+mod following;
 
 use crate::{
     cli::{lines, svc},
@@ -7,13 +8,13 @@ use crate::{
     edits::patch,
     principals::{Someone, grant, someone},
     reach,
-    support::{TOKEN, TestApp, Wish, document, invariants, repository, sample, until, until_a_statement_waits},
+    support::{TOKEN, TestApp, Wish, document, invariants, place, repository, sample, until, until_a_statement_waits},
     triples,
 };
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 use std::collections::{BTreeMap, BTreeSet};
-use svc::store::advisory::AdvisoryLock;
+use svc::store::{self, advisory::AdvisoryLock};
 use svc_client::{
     Access, Code, Failure, FileUpload, Json, OPERATIONS, OptionalJson,
     wire::{
@@ -23,6 +24,7 @@ use svc_client::{
         TaskPath, TaskQuery, TaskStatus, TaskTypePath, UploadQuery, VectorSearch, WaitQuery,
     },
 };
+use svc_ids::DocumentId;
 
 /// A file whose sections are the same whatever the options are, and whose chunks are not.
 fn text() -> String {

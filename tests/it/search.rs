@@ -18,6 +18,7 @@ use svc_client::{
         SearchResponse, TotalIs, VectorSearch, WaitQuery,
     },
 };
+use svc_ids::DocumentId;
 
 const FACTS: &[(&str, &str)] = &[
     ("Tides", "The moon pulls the oceans, and twice a day the water rises along the coast."),
@@ -208,6 +209,46 @@ async fn what_waits_to_be_embedded_is_counted_where_it_lies() {
     app.start_worker().await;
     support::until("both are embedded", async || (state(None).await.1 == 0).then_some(())).await;
     assert_eq!(state(None).await, (2, 0, 1));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_backlog_that_is_out_of_scope_is_not_read_to_its_end() {
+    const BACKLOG: i64 = 50_000;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let create = async |title: &str| {
+        let new = document(title, "A buoy off the northern pier.");
+        app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id
+    };
+    let (folder, other) = (create("Folder").await, create("Other").await);
+    let mut tx = app.pool.begin().await.unwrap();
+    // Documents under a folder, all of which wait to be embedded and bear the guard of the folder.
+    sqlx::query(
+        "WITH made AS (
+             INSERT INTO documents (title, content, usetype, content_hash, parent_id, path, guard)
+             SELECT 'Note ' || n, '', 'raw', '', $1::bigint, ARRAY[$1::bigint], $1::bigint FROM generate_series(1, $2::bigint) n RETURNING id)
+         INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode)
+         SELECT 'embed', id, 'model', $1::bigint || '/' || id || '/', 1, id, 'self' FROM made",
+    )
+    .bind(folder)
+    .bind(BACKLOG)
+    .execute(&mut *tx)
+    .await
+    .unwrap();
+    sqlx::raw_sql("ANALYZE documents; ANALYZE task_queue").execute(&mut *tx).await.unwrap();
+    let read = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname = 'documents'";
+    let (everything, open) = (Readable::everything(), Readable::under(&[]));
+    for (scope, under, waiting) in
+        [(&everything, Some(other), 1), (&everything, Some(folder), 10_000), (&open, None, 0)]
+    {
+        let before: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
+        let unsettled =
+            svc::store::documents::unsettled(&mut tx, scope, under.map(DocumentId), None, None).await.unwrap();
+        let after: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
+        assert!(after - before < BACKLOG / 2, "{} rows under {under:?}", after - before);
+        assert!(unsettled.in_flight >= waiting, "{unsettled:?} under {under:?}");
+    }
+    tx.rollback().await.unwrap();
     app.end().await;
 }
 

@@ -7,7 +7,7 @@ use crate::{
     ontologies::load,
     principals::{grant, idle, someone},
     rdf::import,
-    support::{TestApp, document},
+    support::{TestApp, Wish, document},
 };
 use svc_client::{
     Client, Code, Failure, Json, OptionalJson, Remote,
@@ -161,6 +161,22 @@ async fn a_shape_that_cannot_be_held_against_facts_is_refused_by_name() {
     let refused = bind(&app.client, &format!("urn:svc:document/{}", empty.document_id), None, None).await.unwrap_err();
     assert!(refused.detail.contains("no shape with a target"), "{}", refused.detail);
     assert!(app.client.list_shape_bindings(PageQuery::default()).await.unwrap().bindings.is_empty());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_ontology_that_is_larger_than_is_still_allowed_is_413_with_the_setting_to_raise() {
+    let app = idle().await;
+    load(&app.client, OntologyQuery::default(), SHAPES).await.unwrap();
+    let bound = bind(&app.client, "http://example.org/PersonShape", None, None).await.unwrap();
+    let (database, settings) = (Some(app.options.clone()), &[("SVC_RDF_MAX_TRIPLES", "1")]);
+    let less = TestApp::with(Wish { database, settings, no_worker: true, ..Wish::default() }).await;
+    let refused = validate(&less.client, bound.id).await.unwrap_err();
+    let said = |member: &str| refused.members[member].as_str().unwrap_or_default();
+    assert_eq!((refused.code, said("setting")), (Code::TooLarge, "SVC_RDF_MAX_TRIPLES"), "{refused:?}");
+    assert!(said("remedy").contains("raise SVC_RDF_MAX_TRIPLES"), "{refused:?}");
+    assert_eq!(validate(&app.client, bound.id).await.unwrap().conforms, Some(true));
+    less.end().await;
     app.end().await;
 }
 

@@ -1,5 +1,6 @@
 //! Workbooks: sheets, profiles, records, and the cells behind them.
 mod delimited;
+mod rows;
 
 use crate::support::{TestApp, Wish, invariants, repository, sample, workbook};
 use serde_json::{Value, json};

@@ -170,6 +170,41 @@ async fn what_changes_its_place_between_two_pages_is_not_shown_again_and_hides_n
     app.end().await;
 }
 
+/// Scores decide where times are the same, and every text that is stored changes how rare a word is.
+#[tokio::test]
+async fn what_is_level_with_the_last_result_and_now_ranks_before_it_comes_on_the_next_page() {
+    let app = TestApp::start().await;
+    let create = async |title: &str, text: &str, time: Option<&str>| {
+        let new = NewDocument { event_time: time.map(|time| time.parse().unwrap()), ..document(title, text) };
+        let query = WaitQuery { wait: true, ..WaitQuery::default() };
+        app.client.create_document(query, Json(new)).await.unwrap().document.id
+    };
+    let time = Some("2024-01-01T00:00:00Z");
+    let radar = create("One", "radar apparatus", time).await;
+    let gauge = create("Two", "gauge apparatus", time).await;
+    let other = create("Three", "gauge dial", None).await;
+    let mut body = json!({"query": "radar gauge", "limit": 1, "group_by": "none", "sort": "event_time"});
+    let first = ask(&app.client, "bm25", &body).await.unwrap();
+    assert_eq!(ids(&first), [radar], "the rarer word ranks first");
+    let mut new = Vec::new();
+    for title in ["Four", "Five", "Six"] {
+        new.push(create(title, "radar dial", None).await);
+    }
+    assert_eq!(ids(&ask(&app.client, "bm25", &body).await.unwrap()), [gauge], "now the other word is rarer");
+    let (mut pages, mut next) = (ids(&first), first.next_cursor);
+    while let Some(cursor) = next {
+        body["cursor"] = cursor.into();
+        let page = ask(&app.client, "bm25", &body).await.unwrap();
+        pages.extend(ids(&page));
+        assert!(pages.len() <= 6, "{pages:?}");
+        next = page.next_cursor;
+    }
+    assert_eq!(pages[..3], [radar, gauge, other]);
+    pages[3..].sort_unstable();
+    assert_eq!(pages[3..], new);
+    app.end().await;
+}
+
 /// Else a larger page would bring in others before those that were shown.
 #[tokio::test]
 async fn a_larger_page_sorts_no_more_than_the_first_one_did() {

@@ -545,3 +545,51 @@ async fn an_archive_of_short_files_is_summarised_by_their_texts() {
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+/// What the rows of sheets have is counted at the sheets alone, two levels below the archive that holds their files.
+#[tokio::test]
+async fn an_archive_counts_the_tokens_of_the_tables_in_it_at_any_depth() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    llm.will_say(tell);
+    let table = |subject: &str| {
+        let row = |n: usize| format!("{n},The {subject} of number {n} is described here in a few words\n");
+        format!("number,description\n{}", (0..60).map(row).collect::<String>())
+    };
+    let inner = archive(&[("ovens.csv", table("oven")), ("volcanoes.csv", table("volcano"))]);
+    let file = app.upload_bytes("outer.zip", archive(&[("inner.zip", inner)])).await.unwrap().document_id;
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    let inner = children(&app, file).await[0].id;
+    for id in [inner, file] {
+        let effective = evidence(&app, id).await["effective_content"].clone();
+        assert_eq!(effective["method"], "llm_summary");
+        assert!(effective["tokens"].as_u64() > effective["window"].as_u64(), "{effective}");
+    }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn models_that_callers_name_are_one_model_in_the_metrics() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    // Servers name the model that they were asked for.
+    llm.will_say(|call| match tell(call) {
+        Reply::Bytes(bytes) => {
+            let text = String::from_utf8(bytes).unwrap();
+            Reply::Bytes(text.replace("scripted", call.body["model"].as_str().unwrap()).into_bytes())
+        }
+        other => other,
+    });
+    for (name, subject) in [("", "oven"), ("named-once", "volcano"), ("named-twice", "glacier")] {
+        let file = upload(&app, &section("", subject, 100), json!({"rollup": {"llm_model": name}})).await;
+        assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    }
+    let metrics = app.client.read_metrics().await.unwrap();
+    let of = |model: &str| metrics.matches(&format!("{{purpose=\"summarize\",model=\"{model}\",direction=")).count();
+    assert_eq!((of("asked-model"), of("other"), metrics.contains("named-")), (2, 2, false), "{metrics}");
+    let usage = app.client.read_llm_usage(LlmUsageQuery::default()).await.unwrap().usage;
+    let named = usage.iter().filter(|used| used.model.starts_with("named-")).count();
+    assert_eq!(named, 2, "{usage:?}");
+    app.end().await;
+}

@@ -11,9 +11,10 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::process::Stdio;
 use svc_client::{
-    Client, Code, Json, Remote,
+    Client, Code, FileUpload, Json, Remote,
     wire::{
-        AnswerPart, GrantRight, LlmUsageQuery, NewDocument, NoAnswer, SynthesizeResponse, SynthesizeSearch, WaitQuery,
+        AnswerPart, GrantRight, GroupBy, LlmUsageQuery, NewDocument, NoAnswer, SynthesizeResponse, SynthesizeSearch,
+        UploadQuery, WaitQuery,
     },
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -350,6 +351,38 @@ async fn an_answer_is_made_of_what_its_caller_may_read_and_shows_nothing_else() 
     let under = SynthesizeSearch { parent_id: Some(closed), ..question().0 };
     assert_eq!(q.client.synthesize(Json(under)).await.unwrap_err().code, Code::NotFound);
     assert!(llm.asked().is_empty());
+    app.end().await;
+}
+
+/// A section that the search shows in place of its texts has no text of its own.
+#[tokio::test]
+async fn an_answer_by_file_is_made_of_the_texts_for_which_a_section_stands() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let answer = Reply::said(&says(&[("They eat fish.", &[(1, "eats the fish")])]));
+    // The text may be longer than the window of the embedding model, and then it is summarized.
+    llm.will([answer.clone()]);
+    let dense: String = (0..3)
+        .map(|n| format!("The grey heron number {n} eats the fish of the shallow lake. ").repeat(12) + "\n\n")
+        .collect();
+    let text = format!("# Herons\n\n{dense}# Tides\n\nThe tide comes in twice a day.\n");
+    let options = json!({"structure": {"max_tokens": 200}});
+    let upload = FileUpload::from_bytes("herons.md", text.into_bytes(), Some(options));
+    let file = app.client.upload_file(UploadQuery::default(), upload).await.unwrap().document_id;
+    app.settled(file).await;
+    let tree = app.subtree(file).await;
+    llm.will([answer]);
+    let by_file = SynthesizeSearch { group_by: Some(GroupBy::File), ..question().0 };
+    let got = app.client.synthesize(Json(by_file)).await.unwrap();
+    let hit = &got.results[0].hits.as_ref().unwrap()[0];
+    assert!(got.results[0].document.id == file && hit.document.usetype == "section", "{got:?}");
+    let sources: Vec<i64> = got.sources.iter().map(|source| source.document_id).collect();
+    assert!(sources.len() > 2 && sources == hit.texts, "{got:?}");
+    for id in &sources {
+        let chunk = tree.iter().find(|node| node.id == *id).unwrap();
+        assert!(chunk.usetype == "chunk" && chunk.parent_id == Some(hit.document.id), "{chunk:?}");
+    }
+    assert_eq!((got.reason, got.citations[0].document_id, llm.asked().len()), (None, sources[0], 1));
     app.end().await;
 }
 

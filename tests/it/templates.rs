@@ -1,12 +1,13 @@
 //! Templates of prompts: what they say, what they refuse, what they reach, and what is kept of them.
 use crate::{
     cli::{lines, svc},
+    edits::patched,
     principals::{grant, someone},
-    support::{TestApp, Wish, document, sample},
+    support::{TestApp, Wish, document, sample, until_a_statement_waits},
 };
 use serde_json::{Value, json};
 use svc_client::{
-    Client, Code, Failure, Json, OptionalJson,
+    Client, Code, Failure, Json, Meta, OptionalJson,
     wire::{
         CreatedDocument, DocumentChange, DocumentPath, EmbedQuery, GrantRight, PageQuery, RenderedTemplate,
         SearchMethod, TemplateSearch, WaitQuery,
@@ -98,6 +99,30 @@ async fn a_template_says_what_its_values_documents_and_partials_say() {
     }
     let body = TemplateSearch { usetype: Some(vec!["file".to_owned()]), ..TemplateSearch::new("x") };
     assert_eq!(field(&app.client.search_templates(Json(body)).await.unwrap_err()), (Code::InvalidField, "usetype"));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_table_is_said_once_with_what_was_written_at_it() {
+    let app = TestApp::start().await;
+    let row = |n: usize| format!("| Gauge {n} | It reads the level of tank {n} at noon, and once more at night |\n");
+    let rows: String = (0..60).map(row).collect();
+    let text = format!("# Gauges\n\n| Name | Task |\n|---|---|\n{rows}");
+    let file = app.upload_bytes("gauges.md", text).await.unwrap().document_id;
+    app.settled(file).await;
+    let tree = app.subtree(file).await;
+    let table = tree.iter().find(|node| node.usetype == "table").unwrap().id;
+    let chunks: Vec<i64> = tree.iter().filter(|node| node.parent_id == Some(table)).map(|node| node.id).collect();
+    assert!(chunks.len() > 1, "{tree:?}");
+    app.create("Note", "The heron is no gauge.", Some(chunks[0])).await;
+    patched(&app, chunks[1], json!({"content": "A kingfisher came by."})).await;
+    app.settled(file).await;
+    let body = json!({"title": "t", "content": "{{ report.content }}", "variables": {"report": {"type": "document"}}});
+    let id = create(&app.client, body).await.unwrap().id;
+    let said = render(&app.client, id, json!({"documents": {"report": file}})).await.unwrap().text;
+    for words in ["tank 1 at noon", "tank 59 at noon", "heron is no gauge", "kingfisher"] {
+        assert_eq!(said.matches(words).count(), 1, "{words}: {said}");
+    }
     app.end().await;
 }
 
@@ -238,6 +263,37 @@ async fn a_template_that_nobody_trusts_reaches_nothing_and_ends() {
     let id = create(&app.client, body).await.unwrap().id;
     let refused = render(&app.client, id, json!({"documents": {"d": many}})).await.unwrap_err();
     assert_eq!((refused.code, &refused.members["document_id"]), (Code::TooLarge, &json!(many)));
+    // A template is refused at the first one that is too much, and a document's text counts for each variable that names it.
+    let partials: Vec<i64> = sqlx::query_scalar(
+        "INSERT INTO documents (title, content, usetype, content_hash, guard)
+         SELECT 'p', repeat('x', 1048576), 'template', 'sha256:' || md5('p' || n), 0 FROM generate_series(1, 20) n RETURNING id",
+    )
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    let named: Vec<Value> = partials.iter().map(|id| json!({"name": format!("p{id}"), "template_id": id})).collect();
+    let large = |count: usize| json!({"title": "t", "content": "x", "partials": named[..count]});
+    let refused = create(&app.client, large(20)).await.unwrap_err();
+    assert_eq!(
+        (refused.code, &refused.members["document_id"]),
+        (Code::TooLarge, &json!(partials[15])),
+        "sixteen of a MiB and the rest are more than 16 MiB"
+    );
+    create(&app.client, large(2)).await.unwrap();
+    let long: i64 = sqlx::query_scalar(
+        "INSERT INTO documents (title, content, usetype, content_hash, guard)
+         VALUES ('Long', repeat('x', 5000000), 'markdown', 'sha256:long', 0) RETURNING id",
+    )
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    let variables = json!({"a": {"type": "document"}, "b": {"type": "document", "required": false}});
+    let body =
+        json!({"title": "t", "content": "{{ a.title }}{% if b %}, {{ b.title }}{% endif %}", "variables": variables});
+    let id = create(&app.client, body).await.unwrap().id;
+    assert_eq!(render(&app.client, id, json!({"documents": {"a": long}})).await.unwrap().text, "Long");
+    let refused = render(&app.client, id, json!({"documents": {"a": long, "b": long}})).await.unwrap_err();
+    assert_eq!((refused.code, &refused.members["document_id"]), (Code::TooLarge, &json!(long)));
     // What values say is a text, never a template.
     let id = create(&app.client, json!({"title": "t", "content": "{{ x }}", "variables": {"x": {}}})).await.unwrap().id;
     let said = render(&app.client, id, json!({"variables": {"x": "{{ 7 * 7 }}<b>&"}})).await.unwrap();
@@ -349,5 +405,30 @@ async fn what_a_template_was_is_kept_with_who_changed_it() {
     assert!(versions.last().unwrap()["content"].as_str().unwrap().ends_with("x28"));
     let read = app.client.read_template(path, EmbedQuery::default()).await.unwrap().value().unwrap();
     assert!(read.content.ends_with("x29"));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_whatever_version_takes_nothing_back_that_another_one_made_meanwhile() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let body = json!({"title": "t", "content": "{{ a }}", "variables": {"a": {}}});
+    let path = DocumentPath { id: create(&app.client, body).await.unwrap().id };
+    let mut other = app.pool.begin().await.unwrap();
+    let lock = sqlx::query("SELECT 1 FROM documents WHERE id = $1 FOR UPDATE").bind(path.id);
+    lock.execute(&mut *other).await.unwrap();
+    let any = app.client.given(Meta { if_match: Some("*".to_owned()), ..Meta::default() });
+    let change = Json(serde_json::from_value(json!({"content": "{{ a }}!"})).unwrap());
+    let (changed, ()) = tokio::join!(any.update_template(path, WaitQuery::default(), change), async {
+        // By then the template was read and checked.
+        until_a_statement_waits(&app.pool).await;
+        let declare = "UPDATE documents SET structured_content = '{\"variables\": {\"a\": {}, \"b\": {}}, \"partials\": []}' WHERE id = $1";
+        sqlx::query(declare).bind(path.id).execute(&mut *other).await.unwrap();
+        other.commit().await.unwrap();
+    });
+    changed.unwrap();
+    let now = app.client.read_template(path, EmbedQuery::default()).await.unwrap().value().unwrap();
+    assert_eq!(now.content, "{{ a }}!");
+    let variables = &now.structured_content["variables"];
+    assert!(variables["a"].is_object() && variables["b"].is_object(), "{variables}");
     app.end().await;
 }

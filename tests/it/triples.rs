@@ -8,7 +8,7 @@ pub mod rules;
 
 use crate::{
     principals::{grant, idle, someone},
-    support::{TOKEN, TestApp, document, http},
+    support::{TOKEN, TestApp, Wish, document, http},
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -512,5 +512,24 @@ async fn one_long_text_may_state_as_many_facts_as_a_batch_has() {
     facts[0].quote = Some(words(7));
     let refused = app.client.assert_facts(Json(NewFacts { facts, on_overlap: None })).await.expect_err("no such words");
     assert_eq!((refused.code, &refused.members["index"]), (Code::InvalidField, &json!(1)));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_database_that_takes_too_long_is_no_fault_of_a_fact() {
+    // Long enough for what nobody holds up, on a loaded machine too.
+    let settings = &[("SVC_STATEMENT_TIMEOUT_SECONDS", "2")];
+    let app = TestApp::with(Wish { settings, no_worker: true, ..Wish::default() }).await;
+    let [a, b] = [doc(&app, "A").await, doc(&app, "B").await];
+    predicate(&app, "knows").await;
+    let facts = || Json(NewFacts { facts: vec![fact(a, "knows", b), fact(b, "knows", a)], on_overlap: None });
+    for held in ["SELECT take_pen()", "SELECT 1 FROM documents FOR UPDATE"] {
+        let mut other = app.pool.begin().await.unwrap();
+        sqlx::query(held).execute(&mut *other).await.unwrap();
+        let refused = app.client.assert_facts(facts()).await.unwrap_err();
+        assert_eq!((refused.code, refused.members.get("index")), (Code::TimedOut, None), "{held}: {refused:?}");
+        other.rollback().await.unwrap();
+    }
+    app.client.assert_facts(facts()).await.unwrap();
     app.end().await;
 }

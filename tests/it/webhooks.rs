@@ -1,7 +1,7 @@
 //! Webhooks, with a receiver that is a real server on this machine.
 use crate::{
     principals::{grant, someone},
-    support::{TestApp, Wish, document, until},
+    support::{PATIENCE, TestApp, Wish, document, until},
 };
 use axum::{
     Router,
@@ -21,7 +21,11 @@ use std::{
 };
 use svc::{
     events::sequencer,
-    store::{self, deliveries, event_feed},
+    store::{
+        self,
+        deliveries::{self, Ended},
+        event_feed,
+    },
     webhooks,
 };
 use svc_client::{
@@ -429,13 +433,19 @@ async fn addresses_inside_are_called_only_if_the_setting_says_so() {
     let inside = hook(&app.client, "https://localhost:9/hook", "ingest.*").await.unwrap().webhook;
     let tasks = webhooks::start(app.pool.clone(), &app.service.settings);
     let path = WebhookPath { id: inside.id };
-    app.client.test_webhook(path).await.unwrap();
-    let failed = until("the try", async || {
-        let all = app.client.list_deliveries(path, PageQuery::default()).await.unwrap().deliveries;
-        all.into_iter().next().filter(|delivery| delivery.error.is_some())
-    })
-    .await;
-    assert!(failed.error.unwrap().contains("SVC_WEBHOOK_PRIVATE"));
+    let refused = async || {
+        app.client.test_webhook(path).await.unwrap();
+        let failed = until("the try", async || {
+            let all = app.client.list_deliveries(path, PageQuery::default()).await.unwrap().deliveries;
+            all.into_iter().next().filter(|delivery| delivery.error.is_some())
+        });
+        failed.await.error.unwrap()
+    };
+    assert!(refused().await.contains("SVC_WEBHOOK_PRIVATE"));
+    // As if it had been created while the setting was on.
+    sqlx::query("UPDATE webhooks SET url = 'http://example.org/hook'").execute(&app.pool).await.unwrap();
+    let reason = refused().await;
+    assert!(reason.contains("https") && reason.contains("SVC_WEBHOOK_PRIVATE"), "{reason}");
     tasks.abort();
     app.end().await;
 }
@@ -444,19 +454,28 @@ async fn addresses_inside_are_called_only_if_the_setting_says_so() {
 async fn deliveries_that_are_over_go_with_the_events() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     let webhook = hook(&app.client, "https://example.org/", "ingest.*").await.unwrap().webhook;
+    let off = hook(&app.client, "https://example.org/", "ingest.*").await.unwrap().webhook;
     sqlx::query(
         "INSERT INTO webhook_delivery (webhook_id, state, created_at)
-         SELECT $1, state, now() - interval '1 hour' FROM unnest(ARRAY['pending', 'delivered', 'dead', 'withheld']) AS s(state)",
+         SELECT w.id, state, now() - interval '1 hour'
+           FROM webhooks w, unnest(ARRAY['pending', 'delivered', 'dead', 'withheld']) AS s(state)",
     )
-    .bind(webhook.id)
     .execute(&app.pool)
     .await
     .unwrap();
+    sqlx::query("UPDATE webhooks SET off_since = now() - interval '1 hour' WHERE id = $1")
+        .bind(off.id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let shown = app.client.list_deliveries(WebhookPath { id: off.id }, PageQuery::default()).await.unwrap().deliveries;
+    let dead = shown.iter().filter(|delivery| delivery.state == DeliveryState::Dead).count();
+    assert_eq!((shown.len(), dead), (4, 2), "nothing is sent to it any more: {shown:?}");
     let mut conn = app.pool.acquire().await.unwrap();
     assert!(!deliveries::sweep(&mut conn, Duration::from_secs(60)).await.unwrap());
-    let left: Vec<String> =
-        sqlx::query_scalar("SELECT state FROM webhook_delivery").fetch_all(&mut *conn).await.unwrap();
-    assert_eq!(left, ["pending"]);
+    let left: Vec<(i64, String)> =
+        sqlx::query_as("SELECT webhook_id, state FROM webhook_delivery").fetch_all(&mut *conn).await.unwrap();
+    assert_eq!(left, [(webhook.id, "pending".to_owned())]);
     assert_eq!(event_feed::newest(&app.pool).await.unwrap(), 0, "nobody numbers here");
     drop(conn);
     app.end().await;
@@ -504,5 +523,69 @@ async fn slow_receivers_of_many_webhooks_keep_none_from_its_turn() {
         tx.commit().await.unwrap();
     }
     assert_eq!(served.len(), 18);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_delivery_begins_the_next_one() {
+    const EVENTS: usize = 61;
+    let settings: &[(&str, &str)] = &[("SVC_WEBHOOK_PRIVATE", "true")];
+    let app = TestApp::with(Wish { no_worker: true, settings, ..Wish::default() }).await;
+    let receiver = Receiver::start().await;
+    hook(&app.client, &receiver.url, "document.created").await.unwrap();
+    sqlx::raw_sql(
+        "INSERT INTO event_outbox (seq, kind, owner_only) SELECT n, 'document.created', false FROM generate_series(1, 61) n;
+         UPDATE event_counter SET last = 61",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    // Nothing is left to the pause between two looks.
+    let sender = webhooks::start_with(app.pool.clone(), &app.service.settings, 2 * PATIENCE);
+    let seen = receiver.until_seen(EVENTS).await;
+    let ids: BTreeSet<&String> = seen.iter().map(|seen| &seen.id).collect();
+    assert_eq!((ids.len(), seen.len()), (EVENTS, EVENTS), "each once");
+    assert!(receiver.told.lock().unwrap().most_at_work <= 4);
+    sender.abort();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_claim_reads_a_few_deliveries_however_many_wait() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    // Those of the second webhook wait for their next try.
+    sqlx::raw_sql(
+        "INSERT INTO webhooks (url, kinds, secret, after_seq)
+         SELECT 'http://127.0.0.1:1/', '{}', decode(repeat('00', 32), 'hex'), 0 FROM generate_series(1, 2);
+         INSERT INTO webhook_delivery (webhook_id, seq, due_at)
+         SELECT w.id, n, CASE WHEN w.id = (SELECT min(id) FROM webhooks) THEN now() ELSE now() + interval '1 day' END
+           FROM webhooks w, generate_series(1, 50000) n;
+         ANALYZE webhook_delivery",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let claim = async || {
+        let mut tx = app.pool.begin().await.unwrap();
+        let claimed = deliveries::claim(&mut tx, Duration::from_secs(60)).await.unwrap();
+        let read: i64 = sqlx::query_scalar(
+            "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'webhook_delivery'",
+        )
+        .fetch_one(&mut *tx)
+        .await
+        .unwrap();
+        tx.commit().await.unwrap();
+        assert!(read < 1000, "a claim of {} reads {read} rows", claimed.len());
+        claimed
+    };
+    for _ in 0..8 {
+        let claimed = claim().await;
+        assert_eq!(claimed.len(), 4);
+        assert!(claim().await.is_empty(), "four are under way");
+        let mut conn = app.pool.acquire().await.unwrap();
+        for delivery in &claimed {
+            deliveries::record(&mut conn, delivery, &Ended::Delivered { status: 204 }).await.unwrap();
+        }
+    }
     app.end().await;
 }

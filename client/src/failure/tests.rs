@@ -55,6 +55,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("task_id", "the task in question"),
     ("task_status", "the status of the task"),
     ("task_type", "the type of the task that holds the region"),
+    ("to_model", "the model to which the last move takes all vectors"),
     ("triple_id", "the fact that is in the way"),
     ("token_count", "the length of the text, in tokens of the model"),
     ("upstream_status", "the status with which the fetched address answered"),

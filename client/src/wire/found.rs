@@ -178,9 +178,11 @@ pub struct Leg {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ScopeState {
-    /// Nodes that are still being ingested, and documents that wait to be embedded and indexed; counted up to 10,000.
+    /// Nodes that are still being ingested, and documents that wait to be embedded and indexed; counted up to 10,000. Of the documents that wait, 10,000
+    /// are looked at, first those whose tasks are under `parent_id` and then the newest of all, so where more wait the number may be too low.
     pub in_flight: i64,
-    /// Nodes whose ingestion failed, and documents that could not be embedded and indexed; counted up to 10,000.
+    /// Nodes whose ingestion failed, and documents that could not be embedded and indexed; counted up to 10,000. Of these documents the newest
+    /// 10,000 of all are looked at, so where there are more the number may be too low.
     pub failed: i64,
     /// Documents that no search by meaning finds, because their vectors are of another model than the one that answers; counted up to 10,000. Other
     /// searches find them, and say 0.

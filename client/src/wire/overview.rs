@@ -30,6 +30,7 @@ wire_words! {
         StandbyBehind = "standby_behind",
         OtherModel = "other_model",
         RulesFailed = "rules_failed",
+        IndexNumbers = "index_numbers",
         FileBytes = "file_bytes",
         VectorMemory = "vector_memory",
         SlowSearches = "slow_searches",
@@ -50,6 +51,7 @@ pub struct Finding {
     /// the reads of a server that `SVC_DATABASE_READ_URL` names, because that is away or far behind.
     /// `other_model`: documents have vectors of a model that does not serve, so a search by vectors does not find them.
     /// `rules_failed`: what follows from the facts of a predicate by rules cannot be derived, for the reason behind its name.
+    /// `index_numbers`: a search index has given out most of the numbers that it has for documents.
     /// The others are signs that one server will not do for much longer. `file_bytes`: the database holds very many bytes of files. `vector_memory`: the indexes
     /// of vectors are larger than half the memory. `slow_searches` and `slow_bm25`: searches by vectors and full text, and by BM25, take long in the database.
     /// `slow_ingestion`: embed tasks wait for the database and not for a model. `slow_claims`: claims of tasks take long.

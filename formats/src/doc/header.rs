@@ -24,6 +24,7 @@ pub(super) enum Part {
     FootnoteTexts = 3,
     Characters = 12,
     Paragraphs = 13,
+    Fonts = 15,
     Pieces = 33,
     EndnotePlaces = 46,
     EndnoteTexts = 47,

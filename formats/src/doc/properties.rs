@@ -137,8 +137,10 @@ pub(super) struct Look {
     pub switches: Switches,
     /// The number of their style, if they have one besides that of their paragraph.
     pub style: Option<u16>,
-    /// The character that another font shows in the place of a bracket.
-    pub symbol: Option<u16>,
+    /// The number of their font.
+    pub font: Option<u16>,
+    /// The number of another font, and the character that it shows in the place of a bracket.
+    pub symbol: Option<(u16, u16)>,
 }
 
 impl Look {
@@ -147,7 +149,9 @@ impl Look {
         for (code, value) in changes(list) {
             match code {
                 0x4A30 => look.style = short(value, 0),
-                0x6A09 => look.symbol = short(value, 2),
+                // The font of ASCII, and that of what is neither ASCII nor East Asian.
+                0x4A4F | 0x4A51 => look.font = short(value, 0),
+                0x6A09 => look.symbol = short(value, 0).zip(short(value, 2)),
                 _ => {}
             }
         }

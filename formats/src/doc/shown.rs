@@ -1,11 +1,12 @@
 //! What characters show: the results of fields without their codes, no hidden or deleted text, and no marks.
 
 use super::{
+    fonts::Fonts,
     pieces::Character,
     properties::{Look, Pages},
     styles::Styles,
 };
-use crate::compound::short;
+use crate::{compound::short, docx::symbols};
 use std::ops::Range;
 
 /// What a character ends.
@@ -21,6 +22,7 @@ pub(super) struct Shown<'a> {
     characters: Pages<'a>,
     paragraphs: Pages<'a>,
     styles: &'a Styles,
+    fonts: &'a Fonts,
     /// Around the last character those that look as it does, how they look, and whether their style hides them.
     offsets: Range<usize>,
     look: Look,
@@ -35,11 +37,12 @@ pub(super) struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    pub(super) fn new(characters: Pages<'a>, paragraphs: Pages<'a>, styles: &'a Styles) -> Self {
+    pub(super) fn new(characters: Pages<'a>, paragraphs: Pages<'a>, styles: &'a Styles, fonts: &'a Fonts) -> Self {
         Self {
             characters,
             paragraphs,
             styles,
+            fonts,
             offsets: 0..0,
             look: Look::default(),
             style_hides: false,
@@ -84,8 +87,10 @@ impl<'a> Shown<'a> {
             0x09 => text.push('\t'),
             0x0B => text.push('\n'),
             0x1E => text.push('-'),
-            0x28 if self.look.symbol.is_some() => text.extend(self.look.symbol.and_then(symbol)),
-            unit @ 0xE000..=0xF8FF => text.extend(symbol(unit)),
+            0x28 if self.look.symbol.is_some() => {
+                text.extend(self.look.symbol.and_then(|(font, unit)| self.symbol(Some(font), unit)));
+            }
+            unit @ 0xE000..=0xF8FF => text.extend(self.symbol(self.look.font, unit)),
             unit @ 0xD800..=0xDBFF => self.high = Some(unit),
             unit => {
                 let units = high.into_iter().chain([unit]);
@@ -94,6 +99,15 @@ impl<'a> Shown<'a> {
             }
         }
         None
+    }
+
+    /// What a font shows. Fonts of symbols have their characters where nobody else has any, and most of them have the bullet
+    /// at the same place.
+    fn symbol(&self, font: Option<u16>, unit: u16) -> Option<char> {
+        let font = font.and_then(|font| self.fonts.name(font)).unwrap_or_default();
+        let is_known = |shown: &char| !('\u{E000}'..='\u{F8FF}').contains(shown);
+        let shown = symbols::glyph(font, unit.into()).filter(is_known);
+        shown.or((unit == 0xF0B7).then_some('•'))
     }
 
     fn end_code(&mut self) {
@@ -123,14 +137,5 @@ fn found<'a>(pages: &Pages<'a>, offset: usize) -> (&'a [u8], Range<usize>) {
     match pages.run(offset) {
         Some(run) => (run.properties, run.offsets),
         None => (&[], offset..offset + 1),
-    }
-}
-
-/// Fonts of symbols have their characters where nobody else has any.
-fn symbol(unit: u16) -> Option<char> {
-    match unit {
-        0xF0B7 => Some('•'),
-        0xE000..=0xF8FF => None,
-        unit => char::from_u32(unit.into()).filter(|character| !character.is_control()),
     }
 }

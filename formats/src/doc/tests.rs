@@ -19,6 +19,7 @@ struct Made {
     /// How many characters each story behind the main text has.
     behind: [u32; 7],
     footnotes: Vec<(u32, u32)>,
+    fonts: Vec<&'static str>,
     flags: u16,
     /// What the only piece says of its characters, and the list of changes that it may name.
     piece: u16,
@@ -92,6 +93,14 @@ impl Made {
         let index = page(&mut main, 1, runs.collect());
         part(&mut main, 12, &index);
 
+        let mut fonts = [self.fonts.len() as u16, 0].map(u16::to_le_bytes).concat();
+        for name in &self.fonts {
+            let name: Vec<u8> = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
+            fonts.push(39 + name.len() as u8);
+            fonts.extend([0; 39]);
+            fonts.extend(name);
+        }
+        part(&mut main, 15, &fonts);
         part(&mut main, 1, &sheet());
         let places: Vec<u32> = self.footnotes.iter().map(|(at, _)| *at).chain([counts[0]]).collect();
         let mut places: Vec<u8> = places.iter().flat_map(|at| at.to_le_bytes()).collect();
@@ -205,6 +214,18 @@ fn fields_show_their_results_and_what_is_hidden_or_deleted_is_not_shown() {
     let read = read(&made);
     assert_eq!(read.text, "See the weir and • 3-4 km–");
     assert_eq!(read.facts["pictures_left_out"], 1);
+}
+
+#[test]
+fn characters_of_a_symbol_font_are_read_as_it_shows_them() {
+    let symbol = |font: u8, glyph: u8| [0x09, 0x6A, font, 0, glyph, 0xF0];
+    let mut made = Made { is_wide: true, fonts: vec!["Times New Roman", "Symbol"], ..Made::default() };
+    made.run("5 ", &[]).run("(", &symbol(1, 0x6D)).run("g, ", &[]);
+    made.run("\u{F0B3}", &[0x4F, 0x4A, 1, 0, 0x51, 0x4A, 1, 0]).run(" 18", &[]);
+    // Nobody knows what these show, but for the bullet.
+    made.run("(", &symbol(0, 0x6D)).run("(", &symbol(9, 0x6D)).run("\u{F06D}", &[]).run(" (", &symbol(9, 0xB7));
+    made.paragraph("\r", 0, &[]);
+    assert_eq!(read(&made).text, "5 μg, ≥ 18 •");
 }
 
 #[test]

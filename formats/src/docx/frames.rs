@@ -55,16 +55,12 @@ pub(super) struct Run {
 /// with their paragraph, so that an unclosed field hides no more than that.
 #[derive(Default)]
 pub(super) struct Fields {
-    open: Vec<Field>,
+    /// For each one whether it is at its result.
+    open: Vec<bool>,
     /// How many of them are still in their instructions.
     in_instructions: usize,
-}
-
-#[derive(Default)]
-struct Field {
-    is_at_result: bool,
-    /// What a form shows there, unless a result says it.
-    form: Option<String>,
+    /// What forms show unless a result says it, each with how many fields are open where it stands.
+    forms: Vec<(usize, String)>,
 }
 
 impl Fields {
@@ -72,19 +68,20 @@ impl Fields {
     pub(super) fn note(&mut self, part: Option<&str>) -> Option<String> {
         match part {
             Some("begin") => {
-                self.open.push(Field::default());
+                self.open.push(false);
                 self.in_instructions += 1;
             }
             Some("separate") => {
-                if let Some(field) = self.open.last_mut().filter(|field| !field.is_at_result) {
-                    field.is_at_result = true;
+                if let Some(is_at_result) = self.open.last_mut().filter(|is_at_result| !**is_at_result) {
+                    *is_at_result = true;
                     self.in_instructions -= 1;
                 }
             }
             Some("end") => {
-                let ended = self.open.pop()?;
-                self.in_instructions -= usize::from(!ended.is_at_result);
-                return ended.form;
+                let form = self.take_form();
+                let is_at_result = self.open.pop()?;
+                self.in_instructions -= usize::from(!is_at_result);
+                return form;
             }
             _ => {}
         }
@@ -93,14 +90,23 @@ impl Fields {
 
     /// Keeps what a form shows in the field that began last.
     pub(super) fn shows(&mut self, form: String) {
-        if let Some(field) = self.open.last_mut() {
-            field.form = Some(form);
+        self.take_form();
+        if !self.open.is_empty() {
+            self.forms.push((self.open.len(), form));
         }
     }
 
-    /// A field whose result has a text shows no other.
+    fn take_form(&mut self) -> Option<String> {
+        let depth = self.open.len();
+        self.forms.pop_if(|(at, _)| *at == depth).map(|(_, form)| form)
+    }
+
+    /// A field whose result has a text shows no other. The text is in the result of every open field, because instructions
+    /// hide what is in them.
     pub(super) fn has_result(&mut self) {
-        self.open.iter_mut().filter(|field| field.is_at_result).for_each(|field| field.form = None);
+        if !self.in_instructions() {
+            self.forms.clear();
+        }
     }
 
     pub(super) fn in_instructions(&self) -> bool {

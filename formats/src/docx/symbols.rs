@@ -25,7 +25,8 @@ pub(crate) fn shown<'a>(text: &'a str, font: &str) -> Cow<'a, str> {
     }
 }
 
-fn glyph(font: &str, number: u32) -> Option<char> {
+/// The character of a glyph of a font.
+pub(crate) fn glyph(font: &str, number: u32) -> Option<char> {
     let own = match number {
         // Glyphs of a symbol font also have places in a private area.
         0xF020..=0xF0FF => number - 0xF000,

@@ -51,6 +51,18 @@ fn pages_follow_the_order_of_the_spine() {
 }
 
 #[test]
+fn an_element_that_ends_where_it_begins_takes_nothing_of_the_page() {
+    for empty in
+        ["<object data=\"a.svg\" type=\"image/svg+xml\"/>", "<canvas/>", "<button/>", "<nav/>", "<a id=\"p2\"/>"]
+    {
+        let one = page(&format!("<p>One</p><p>{empty}</p><p>Two</p>"));
+        let parts = [("META-INF/container.xml", CONTAINER), ("OEBPS/book.opf", BOOK), ("OEBPS/one.xhtml", &one)];
+        let text = read(&parts).unwrap().text;
+        assert_eq!(text.split_whitespace().collect::<Vec<_>>(), ["One", "Two"], "{empty}");
+    }
+}
+
+#[test]
 fn what_is_no_book_is_refused_by_name() {
     let one = page("<p>x</p>");
     let with = |more: &[(&'static str, &str)]| {

@@ -228,8 +228,11 @@ fn a_file_is_more_than_its_main_part() {
 fn what_ends_where_it_begins_has_an_end_in_a_page_of_xml() {
     for (xml, expected) in [
         ("<head><title/></head><body>x</body>", "<head><title></title></head><body>x</body>"),
-        ("<script src=\"a>b.js\" /><p/>", "<script src=\"a>b.js\" ></script><p/>"),
-        ("<title>a</title><titlepage/>", "<title>a</title><titlepage/>"),
+        ("<script src=\"a>b.js\" /><br/>", "<script src=\"a>b.js\" ></script><br/>"),
+        ("<title>a</title><titlepage/>", "<title>a</title><titlepage></titlepage>"),
+        ("<p><object data=\"a/b\"/></p>", "<p><object data=\"a/b\"></object></p>"),
+        ("<epub:case id='1'/><IMG src=\"a\"/>", "<epub:case id='1'></epub:case><IMG src=\"a\"/>"),
+        ("<?a b=\"/\"?><!--/>-->", "<?a b=\"/\"?><!--/>-->"),
         ("<title", "<title"),
         ("<title '\"<title/>", "<title '\"<title></title>"),
         ("ä<style/>ö<", "ä<style></style>ö<"),

@@ -189,6 +189,105 @@ fn damaged_messages_are_read_as_far_as_they_go() {
 }
 
 #[test]
+fn a_body_whose_encoding_breaks_off_or_has_a_footer_is_read() {
+    let text = "U2llYnppZyBFbnRlbiBhbSBNw7xobHRlaWNoLgo=";
+    let page = "PGh0bWw+PGJvZHk+PHA+U2llYnppZyBFbnRlbiBhbSBNw7xobHRlaWNoLjwvcD48L2JvZHk+PC9odG1sPgo=";
+    let footer = "Unsubscribe: http://e.org";
+    for (kind, body) in [("plain; charset=utf-8", text), ("plain", text), ("html; charset=utf-8", page)] {
+        let head = format!("Subject: x\nContent-Type: text/{kind}\nContent-Transfer-Encoding: base64\n");
+        let read = read(message(&format!("{head}\n{body}\n{footer}\n"))).text;
+        assert!(read.contains("Siebzig Enten am Mühlteich.") && read.ends_with(footer), "{kind}: {read}");
+        assert!(!read.contains("Attachments"), "{read}");
+    }
+    let open = |kind: &str, encoding: &str, body: &str| {
+        message(&format!(
+            "Subject: x\nContent-Type: multipart/{kind}; boundary=b\n\n--b\nContent-Type: text/plain\n\nSeventy ducks at the mill.\n\
+             --b\nContent-Type: text/{encoding}\n\n{body}"
+        ))
+    };
+    let quoted = "plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable";
+    let quoted = read(open("mixed", quoted, "Caf=C3=A9 am M=C3=BChlteich, =\nEnten =3D Enten, = und ==.\nEnde =")).text;
+    let end = "+01:00\n\nSeventy ducks at the mill.\n\nCafé am Mühlteich, Enten = Enten, = und ==.\nEnde";
+    assert!(quoted.ends_with(end), "{quoted}");
+    let encoded = read(open("mixed", "plain\nContent-Transfer-Encoding: base64", text)).text;
+    assert!(encoded.ends_with("+01:00\n\nSeventy ducks at the mill.\n\nSiebzig Enten am Mühlteich."), "{encoded}");
+    // Of two forms one is shown, also if the other breaks off.
+    let other = read(open("alternative", "html\nContent-Transfer-Encoding: base64", page)).text;
+    assert!(other.ends_with("+01:00\n\nSeventy ducks at the mill."), "{other}");
+}
+
+#[test]
+fn a_damaged_file_is_left_out_and_a_whole_one_needs_no_boundary_after_it() {
+    let mail = |body: &str| {
+        message(&format!(
+            "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nText.\n--b\n\
+             Content-Type: application/pdf; name=report.pdf\nContent-Transfer-Encoding: base64\n\n{body}"
+        ))
+    };
+    for damaged in ["JVBERi0xLjQK\n*** cut ***\nJSBkdWNrcw==\n--b--\n", "JVBERi0xLjQKJSBkdWNrc"] {
+        let mail = mail(damaged);
+        let (given, left) = files(&mail, &Limits::default());
+        assert_eq!((given.len(), &left[..]), (0, &[("report.pdf".to_owned(), LeftOut::Damaged)][..]));
+        let read = read(&mail).text;
+        assert!(read.ends_with("Text.\n\nAttachments:\n\n- report.pdf (application/pdf)"), "{read}");
+    }
+    let (given, left) = files(&mail("JVBERi0xLjQKJSBkdWNrcw==\n"), &Limits::default());
+    assert_eq!((&given[0].2[..], left.len()), (&b"%PDF-1.4\n% ducks"[..], 0));
+}
+
+#[test]
+fn an_attached_text_keeps_its_bytes_whatever_encoding_it_claims() {
+    let attached = |kind: &str, encoding: &str, body: &str| {
+        format!(
+            "--b\nContent-Type: text/{kind}\nContent-Disposition: attachment\nContent-Transfer-Encoding: {encoding}\n\n{body}\n"
+        )
+    };
+    let parts = [
+        attached("csv; name=p.csv", "base64", "bmFtZTtjb3VudApN/GxsZXI7Mwo="),
+        attached("html; charset=koi8-r; name=p.html", "base64", "PHA+8NLJ18XUPC9wPg=="),
+        attached("plain; charset=us-ascii; name=p.txt", "quoted-printable", "M=C3=BChle"),
+    ];
+    let head = "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nText.\n";
+    let mail = message(&format!("{head}{}--b--\n", parts.concat()));
+    let (given, left) = files(&mail, &Limits::default());
+    let given: Vec<_> = given.iter().map(|(name, _, bytes)| (name.as_str(), &bytes[..])).collect();
+    let expected = [
+        ("p.csv", &b"name;count\nM\xFCller;3\n"[..]),
+        ("p.html", b"<p>\xF0\xD2\xC9\xD7\xC5\xD4</p>"),
+        ("p.txt", "Mühle".as_bytes()),
+    ];
+    assert_eq!((given, left.len()), (expected.to_vec(), 0));
+    let read = read(&mail).text;
+    let list = "- p.csv (text/csv, 20 bytes)\n- p.html (text/html, 13 bytes)\n- p.txt (text/plain, 6 bytes)";
+    assert!(read.ends_with(list), "{read}");
+}
+
+#[test]
+fn words_that_end_within_a_character_are_read_with_the_next_one() {
+    for words in [
+        "=?UTF-8?B?5pel5g==?=\n =?UTF-8?B?nKzoqp4=?=",
+        "=?utf-8?Q?=E6=97=A5=E6?=\n =?UTF-8?q?=9C=AC=E8=AA=9E?=",
+        "=?UTF-8?Q?=E6=97?= =?UTF-8?Q?=A5?= =?UTF-8?B?5pys6Kqe?=",
+    ] {
+        let read = read(message(&format!(
+            "Subject: {words}\nCc: {words} <dan@example.org>\nContent-Type: application/pdf; name=\"{words}.pdf\"\n\
+             Content-Transfer-Encoding: base64\n\nJVBERi0xLjQK\n"
+        )));
+        assert!(read.text.starts_with("# 日本語\n"), "{}", read.text);
+        assert!(read.text.contains("\nCc: 日本語 <dan@example.org>\n"), "{}", read.text);
+        assert!(read.text.ends_with("- 日本語.pdf (application/pdf, 9 bytes)"), "{}", read.text);
+    }
+}
+
+#[test]
+fn japanese_in_ascii_is_read_without_a_name_of_its_encoding() {
+    let (japanese, _, _) = encoding_rs::ISO_2022_JP.encode("日本語のテキスト。");
+    let japanese = std::str::from_utf8(&japanese).unwrap();
+    let read = read(message(&format!("Subject: {japanese}\n\n{japanese}\n"))).text;
+    assert!(read.starts_with("# 日本語のテキスト。\n") && read.ends_with("+01:00\n\n日本語のテキスト。"), "{read}");
+}
+
+#[test]
 fn limits_hold() {
     let limits = Limits { text_bytes: 1000, headings: 2, ..Limits::default() };
     let refused = |message: &str| extract(Cursor::new(message), &limits).unwrap_err().limit();

@@ -104,6 +104,16 @@ fn a_cell_that_leaves_a_block_open_ends_with_the_cell_however_its_fences_are_ind
 }
 
 #[test]
+fn only_the_first_cell_has_metadata() {
+    let cells = ["---\ntitle: <b>x</b>\n---\n\n# A", "---\n## B\n\nHerons.\n\n---"];
+    let read = of(notebook(json!(cells.map(|source| json!({"cell_type": "markdown", "source": source})))));
+    let found: Vec<_> = read.headings.iter().map(|one| (one.title.as_str(), &read.text[one.start..])).collect();
+    let [("A", first), ("B", second)] = found[..] else { panic!("{found:?}") };
+    assert!(first.starts_with("# A\n") && second.starts_with("## B\n"), "{found:?}");
+    assert!(read.text.starts_with("---\ntitle: <b>x</b>\n---\n"), "{}", read.text);
+}
+
+#[test]
 fn cells_of_markdown_have_what_their_html_shows() {
     let source = "<h1 align=\"center\">Herons</h1>\n<a href=\"https://example.org/x\"><img src=\"badge.svg\"/></a>\n\n\
         They eat <font color=\"red\">fish</font>,<br/>and H<sub>2</sub>O is `<b>` where `a < b`.\n\n<!-- not yet -->\n\n- one\n";

@@ -29,6 +29,8 @@ enum Role {
     Title,
     /// The notes of a slide.
     Notes,
+    /// A frame, a shape, or an area of one.
+    Drawing,
 }
 
 /// A slide before it is written.
@@ -114,10 +116,14 @@ impl<'a> Body<'a> {
             | "illustration-index-source"
             | "sequence-decls"
             | "note-citation"
-            | "meta"
             | "settings"
             | "master-styles"
             | "binary-data" => {
+                self.skipped = 1;
+                return Ok(());
+            }
+            // The title of a drawing or a table describes it. A field of this name shows that of the document.
+            "title" if matches!(self.roles.last(), Some(Role::Drawing | Role::Title | Role::Table)) => {
                 self.skipped = 1;
                 return Ok(());
             }
@@ -150,6 +156,9 @@ impl<'a> Body<'a> {
             "page" if is_slides && self.slide.is_none() => Role::Slide,
             "notes" if is_slides => Role::Notes,
             "frame" | "custom-shape" if is_slides && class == "title" => Role::Title,
+            "frame" | "custom-shape" | "g" | "rect" | "line" | "polyline" | "polygon" | "regular-polygon" | "path"
+            | "circle" | "ellipse" | "connector" | "caption" | "measure" | "control" | "scene" | "area-rectangle"
+            | "area-circle" | "area-polygon" => Role::Drawing,
             "s" => {
                 let blanks = count("c").min(REPEATED);
                 self.text(&" ".repeat(blanks))?;
@@ -241,7 +250,7 @@ impl<'a> Body<'a> {
                 }
             }
             Role::Slide => self.end_slide()?,
-            Role::Other | Role::Title | Role::Notes => {}
+            Role::Other | Role::Title | Role::Notes | Role::Drawing => {}
         }
         Ok(())
     }

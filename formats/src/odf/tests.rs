@@ -91,6 +91,16 @@ fn what_was_deleted_is_not_read_and_frames_are() {
 }
 
 #[test]
+fn the_title_of_a_drawing_is_not_read_and_what_has_metadata_is() {
+    let read = document(
+        "<text:p><draw:frame><draw:image/><svg:title>Diagram</svg:title><svg:desc>A weir</svg:desc></draw:frame>The weir opens.</text:p>\
+         <text:p><draw:g><svg:title>Group</svg:title><draw:rect><svg:title>Box</svg:title><text:p>drawn</text:p></draw:rect></draw:g></text:p>\
+         <text:p>See <text:meta xml:id=\"a\">the weir</text:meta> now in <text:span><text:title>The pond</text:title></text:span></text:p>",
+    );
+    assert_eq!(read.text, "The weir opens.\n\ndrawn\n\nSee the weir now in The pond");
+}
+
+#[test]
 fn slides_have_titles_and_notes() {
     let part = content(
         "<office:presentation><draw:page><draw:frame presentation:class=\"title\"><draw:text-box><text:p>Ducks</text:p></draw:text-box>\

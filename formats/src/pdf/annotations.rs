@@ -2,8 +2,10 @@
 
 use super::{
     glyphs::Collector,
+    images::unpacked,
     strings::{text_lines, text_string},
 };
+use crate::Limits;
 use hayro_interpret::{Context, interpret};
 use hayro_syntax::{
     content::TypedIter,
@@ -29,6 +31,7 @@ pub(super) fn draw<'a>(
     page: &'a Page<'a>,
     initial: Affine,
     context: impl Fn(Affine) -> Context<'a>,
+    limits: &Limits,
     collector: &mut Collector<'_>,
 ) {
     let Some(annotations) = page.raw().get::<Array<'_>>(b"Annots") else { return };
@@ -42,7 +45,7 @@ pub(super) fn draw<'a>(
         draw_one(page, &annotation, &context, collector);
         // Programs that fill forms often leave it to the viewer to draw what they filled in.
         if collector.strings_drawn() == before
-            && let Some(value) = value(&annotation, &mut left)
+            && let Some(value) = value(&annotation, limits, &mut left)
             && let Some(place) = annotation.get::<PdfRect>(b"Rect")
         {
             let place = Rect::new(place.x0, place.y0, place.x1, place.y1);
@@ -53,9 +56,9 @@ pub(super) fn draw<'a>(
 
 /// What was typed into a field or chosen there, or typed onto the page. A part of a field has what the field has.
 /// `left` bytes are read at most.
-fn value(annotation: &Dict<'_>, left: &mut usize) -> Option<String> {
+fn value(annotation: &Dict<'_>, limits: &Limits, left: &mut usize) -> Option<String> {
     if annotation.get::<Name<'_>>(b"Subtype").as_deref() == Some(b"FreeText") {
-        return annotation.get::<PdfString<'_>>(b"Contents").map(|text| typed(&text, left));
+        return annotation.get::<PdfString<'_>>(b"Contents").map(|text| typed(text.as_bytes(), left));
     }
     let fields = || iter::successors(Some(annotation.clone()), |field| field.get::<Dict<'_>>(b"Parent")).take(DEPTH);
     let kind = fields().find_map(|field| field.get::<Name<'_>>(b"FT"))?;
@@ -65,14 +68,19 @@ fn value(annotation: &Dict<'_>, left: &mut usize) -> Option<String> {
     }
     let options = fields().find_map(|field| field.get::<Array<'_>>(b"Opt")).filter(|_| kind.as_ref() == b"Ch");
     let mut shown = |value: &PdfString<'_>| match options.as_ref().and_then(|options| option(options, value, left)) {
-        Some(shown) => typed(&shown, left),
-        None => typed(value, left),
+        Some(shown) => typed(shown.as_bytes(), left),
+        None => typed(value.as_bytes(), left),
     };
     match fields().find_map(|field| field.get::<Object<'_>>(b"V"))? {
         Object::String(text) => Some(shown(&text)),
         Object::Array(chosen) => {
             let chosen = chosen.iter::<PdfString<'_>>().map(|text| shown(&text));
             Some(chosen.collect::<Vec<_>>().join("\n"))
+        }
+        // What a field has of the field above it was not met on the way to the page's streams.
+        Object::Stream(text) if *left > 0 => {
+            let bytes = unpacked(&text, &text.filters(), limits).ok()?;
+            Some(typed(&bytes, left))
         }
         _ => None,
     }
@@ -89,8 +97,7 @@ fn option<'a>(options: &Array<'a>, value: &PdfString<'_>, left: &mut usize) -> O
     })
 }
 
-fn typed(text: &PdfString<'_>, left: &mut usize) -> String {
-    let bytes = text.as_bytes();
+fn typed(bytes: &[u8], left: &mut usize) -> String {
     let read = &bytes[..bytes.len().min(*left)];
     *left -= read.len();
     text_lines(read)

@@ -31,7 +31,10 @@ impl Document {
         let opened = Pdf::new_with_password(Arc::clone(&bytes), password).or_else(|error| match error {
             // A file that any viewer opens needs no password, even if one was given.
             LoadPdfError::Decryption(DecryptionError::PasswordProtected) if !password.is_empty() => {
-                Pdf::new(Arc::clone(&bytes))
+                Pdf::new(Arc::clone(&bytes)).or_else(|error| match encryption::opened_by_owner(&bytes, password) {
+                    Some(opening) => Pdf::new_with_password(Arc::clone(&bytes), &opening),
+                    None => Err(error),
+                })
             }
             error => Err(error),
         });

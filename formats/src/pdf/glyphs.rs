@@ -1,10 +1,13 @@
 //! Glyphs and images of a page, as an interpreter draws them.
+mod actual;
 mod drawings;
 mod guesses;
 mod known;
+mod mirrored;
 mod weights;
 
 use super::{boxes::Boxes, coverage::Coverage, layout::as_drawn, rulings::Rulings, unicode::Unicode};
+use actual::ActualTexts;
 use drawings::Drawings;
 use guesses::Guesses;
 use hayro_interpret::{
@@ -15,6 +18,7 @@ use hayro_interpret::{
 };
 use known::Known;
 use kurbo::{Affine, BezPath, Point, Rect, Shape, Vec2};
+use mirrored::{Mirrored, is_mirrored};
 use rustc_hash::FxHashMap;
 use std::{mem, ops::Range};
 use weights::Weights;
@@ -35,6 +39,8 @@ const WRITTEN: f64 = 12.0;
 
 /// How far text may extend beyond a page's edge, in points.
 const BLEED: f64 = 2.0;
+/// The share of a page's side in which text is at its edge, where stamps and page numbers are.
+const EDGE: f64 = 0.08;
 
 /// The payload of the unwinding that ends a drawing over [`MOST_GLYPHS`] or [`MOST_CLIPS`], because an interpreter has
 /// no other way out.
@@ -59,18 +65,6 @@ pub(super) struct Glyph {
     pub begins: bool,
 }
 
-/// Marked content.
-#[derive(Clone, Copy, Default)]
-struct Marked {
-    /// Its identifier on the page.
-    content: Option<u32>,
-    /// Whatever is drawn stands for a soft hyphen; typesetters that hyphenate words themselves say so.
-    is_soft_hyphen: bool,
-}
-
-/// In UTF-16, the encoding of the text that a marked content stands for.
-const SOFT_HYPHEN: &[u8] = b"\xFE\xFF\x00\xAD";
-
 /// What a page shows, in the order of drawing.
 #[derive(Default)]
 pub(super) struct PageGlyphs {
@@ -78,6 +72,9 @@ pub(super) struct PageGlyphs {
     pub glyphs: Vec<Glyph>,
     /// The number of characters that are not white space, including unknown ones.
     pub characters: usize,
+    /// How many of these stand away from the page's edges, or are hidden, as what an engine has read on a scan is. Annotations do not
+    /// count.
+    pub inner: usize,
     /// The number of glyphs whose character nothing in the file tells.
     pub unknown: usize,
     pub images: Coverage,
@@ -131,6 +128,7 @@ impl Buffers {
 struct Shown {
     bold: bool,
     begins: bool,
+    hidden: bool,
 }
 
 /// A device that keeps what can be read.
@@ -139,10 +137,14 @@ pub(super) struct Collector<'u> {
     boxes: Boxes,
     rulings: Rulings,
     drawings: Drawings,
+    mirrored: Mirrored,
+    actual: ActualTexts,
     bounds: Rect,
+    /// What of the page is away from its edges.
+    inner: Rect,
     buffers: Buffers,
-    /// The open marked contents, the innermost last.
-    open: Vec<Marked>,
+    /// The identifiers of the open marked contents on the page, the innermost last.
+    open: Vec<Option<u32>>,
     clips: usize,
     strings: usize,
     annotates: bool,
@@ -158,7 +160,10 @@ impl<'u> Collector<'u> {
             boxes: Boxes::default(),
             rulings: Rulings::default(),
             drawings: Drawings::default(),
+            mirrored: Mirrored::default(),
+            actual: ActualTexts::default(),
             bounds: bounds.inflate(BLEED, BLEED),
+            inner: bounds.inflate(-EDGE * bounds.width(), -EDGE * bounds.height()),
             buffers,
             open: Vec::new(),
             clips: 0,
@@ -179,6 +184,9 @@ impl<'u> Collector<'u> {
         for (glyph, character) in self.buffers.guesses.finish() {
             self.page.replace(glyph, character);
         }
+        // From here on the glyphs have other places, and then other numbers.
+        self.mirrored.finish(&mut self.page);
+        self.actual.finish(&mut self.page);
         if self.buffers.seen.len() > MOST_KEPT {
             self.buffers.seen = FxHashMap::default();
         }
@@ -245,11 +253,9 @@ impl<'u> Collector<'u> {
             std::panic::resume_unwind(Box::new(Endless));
         }
         let start = self.page.text.len();
-        let marked = self.open.last().copied().unwrap_or_default();
         let told = self.buffers.known.get(glyph, self.unicode);
         let (width, stroke, guess) = (told.width, told.stroke, told.guess);
         match &told.text {
-            _ if marked.is_soft_hyphen => self.page.text.push('\u{AD}'),
             Some(BfString::Char(character)) => push_character(&mut self.page.text, *character),
             Some(BfString::String(text)) => text.chars().for_each(|one| push_character(&mut self.page.text, one)),
             None => self.page.text.push(UNKNOWN),
@@ -263,7 +269,11 @@ impl<'u> Collector<'u> {
             return self.page.text.truncate(start);
         }
         let text = &self.page.text[start..];
-        self.page.characters += text.chars().filter(|character| !character.is_whitespace()).count();
+        let characters = text.chars().filter(|character| !character.is_whitespace()).count();
+        self.page.characters += characters;
+        if shown.hidden || (!self.annotates && self.inner.contains(origin)) {
+            self.page.inner += characters;
+        }
         self.page.unknown += usize::from(first == UNKNOWN);
         let is_known = text.chars().all(char::is_alphanumeric);
         if matches!(glyph, Drawn::Type3(_)) {
@@ -276,7 +286,7 @@ impl<'u> Collector<'u> {
             self.buffers.guesses.push(self.page.glyphs.len(), guess);
         }
         let text = start as u32..self.page.text.len() as u32;
-        let content = marked.content;
+        let content = self.open.last().copied().flatten();
         self.page.glyphs.push(Glyph {
             text,
             origin,
@@ -427,19 +437,23 @@ impl Device<'_> for Collector<'_> {
 
     fn push_transparency_group(&mut self, _: f32, _: Option<SoftMask<'_>>, _: BlendMode) {}
 
-    fn draw_glyph_run(&mut self, run: &GlyphRun<'_, '_>, props: DrawProps<'_>, _: &DrawMode) {
+    fn draw_glyph_run(&mut self, run: &GlyphRun<'_, '_>, props: DrawProps<'_>, mode: &DrawMode) {
         let glyphs = run.glyphs();
         self.strings += 1;
         self.buffers.known.begin_run();
         let vertical = matches!(run.writing_mode(), WritingMode::Vertical);
+        let hidden = matches!(mode, DrawMode::Invisible);
         let bold = glyphs.first().is_some_and(|glyph| is_bold(glyph));
         let first = self.page.glyphs.len();
         for (index, glyph) in glyphs.iter().enumerate() {
             let next = glyphs.get(index + 1).map(|next| props.transform * next.transform() * Point::ZERO);
-            let shown = Shown { bold, begins: index == 0 };
+            let shown = Shown { bold, begins: index == 0, hidden };
             self.place(glyph, props.transform * glyph.transform(), next, vertical, shown);
         }
         self.buffers.weights.end_run(first..self.page.glyphs.len());
+        if glyphs.first().is_some_and(|glyph| !vertical && is_mirrored(props.transform * glyph.transform())) {
+            self.mirrored.push(first..self.page.glyphs.len());
+        }
     }
 
     fn draw_image(&mut self, image: Image<'_, '_>, props: ImageDrawProps<'_>) {
@@ -453,15 +467,17 @@ impl Device<'_> for Collector<'_> {
 
     fn begin_marked_content(&mut self, _: &[u8], properties: Option<&Dict<'_>>) {
         // Content without an identifier belongs to what is around it.
-        let around = self.open.last().copied().unwrap_or_default();
-        let content = properties.and_then(|properties| properties.get::<u32>(b"MCID")).or(around.content);
-        let text = properties.and_then(|properties| properties.get::<PdfString<'_>>(b"ActualText"));
-        let is_soft_hyphen = text.map_or(around.is_soft_hyphen, |text| text.as_bytes() == SOFT_HYPHEN);
-        self.open.push(Marked { content, is_soft_hyphen });
+        let around = self.open.last().copied().flatten();
+        let content = properties.and_then(|properties| properties.get::<u32>(b"MCID")).or(around);
+        if let Some(text) = properties.and_then(|properties| properties.get::<PdfString<'_>>(b"ActualText")) {
+            self.actual.begin(text.as_bytes(), self.open.len(), self.page.glyphs.len());
+        }
+        self.open.push(content);
     }
 
     fn end_marked_content(&mut self) {
         self.open.pop();
+        self.actual.end(self.open.len(), &mut self.page);
     }
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
         has_unusable |= page.is_unusable();
         with_images += usize::from(page.images.count > 0);
         if page.has_usable_text() {
-            with_text += usize::from(!page.is_scanned());
+            with_text += usize::from(page.has_own_text());
             headings.add_page(index, &page.laid, 0);
             has_tables |= !page.laid.tables.is_empty();
         }

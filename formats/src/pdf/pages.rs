@@ -21,9 +21,11 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Fewer characters under a large image are a stamp or a page number, not the page's text.
+/// Fewer characters on a large image are a page number, not the page's text.
 const SCANNED_CHARACTERS: usize = 10;
 const SCANNED_COVERAGE: f64 = 0.5;
+/// On an image that covers so much, characters at the page's edges and those of annotations are a stamp, however many they are.
+const STAMPED_COVERAGE: f64 = 0.75;
 /// Fonts are cached for this many pages and then read anew, because a file may have its own fonts for each page.
 const CACHED_PAGES: usize = 64;
 
@@ -31,6 +33,8 @@ pub(super) struct PageText {
     pub laid: Laid,
     /// The number of characters that are not white space, including unknown ones.
     pub characters: usize,
+    /// How many of these are neither at the page's edges nor of annotations.
+    pub inner: usize,
     /// The number of glyphs whose character nothing in the file tells.
     pub unknown: usize,
     pub images: Coverage,
@@ -49,15 +53,24 @@ impl PageText {
         self.characters > 0 && !self.has_usable_text() && !self.is_scanned()
     }
 
-    /// Whether it is a picture of a page: hardly any characters, and images over at least half of it.
+    /// Whether it is a picture of a page: images over at least half of it and hardly any characters, or over nearly all of it and hardly
+    /// any but a stamp's.
     pub(super) fn is_scanned(&self) -> bool {
-        self.characters < SCANNED_CHARACTERS && self.images.union() >= SCANNED_COVERAGE
+        let covered = self.images.union();
+        (self.characters < SCANNED_CHARACTERS && covered >= SCANNED_COVERAGE)
+            || (self.inner < SCANNED_CHARACTERS && covered >= STAMPED_COVERAGE)
+    }
+
+    /// Whether it has a text of its own, even if it is a scan: a stamp, or what was filled into it.
+    pub(super) fn has_own_text(&self) -> bool {
+        self.has_usable_text() && (self.characters >= SCANNED_CHARACTERS || !self.is_scanned())
     }
 }
 
 /// Reads pages one by one; fonts read for one page serve the next.
 pub(super) struct PageReader<'a> {
     document: &'a Document,
+    limits: &'a Limits,
     streams: Streams<'a>,
     cache: InterpreterCache<'a>,
     settings: InterpreterSettings,
@@ -69,6 +82,7 @@ impl<'a> PageReader<'a> {
     pub(super) fn new(document: &'a Document, limits: &'a Limits) -> Self {
         Self {
             document,
+            limits,
             streams: Streams::new(limits),
             cache: InterpreterCache::new(),
             settings: InterpreterSettings::default(),
@@ -100,6 +114,7 @@ impl<'a> PageReader<'a> {
         let page = PageText {
             laid: lay_out(&glyphs),
             characters: glyphs.characters,
+            inner: glyphs.inner,
             unknown: glyphs.unknown,
             images: mem::take(&mut glyphs.images),
             failed: drawn.is_err(),
@@ -117,7 +132,7 @@ impl<'a> PageReader<'a> {
         // The content is unpacked here because the page would keep it as long as the file is open.
         let content = content(page);
         interpret(TypedIter::new(&content), page.resources(), &mut context(Affine::IDENTITY), collector);
-        annotations::draw(page, initial, context, collector);
+        annotations::draw(page, initial, context, self.limits, collector);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::headings::place;
 use crate::{Extraction, ReadLine};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// What was read on the picture of a page.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -12,9 +12,39 @@ pub struct ReadPage {
     pub lines: Vec<ReadLine>,
 }
 
+impl ReadPage {
+    /// Adds the words of the page's own text that the engine has not read: those of a stamp that it mistook, or of a field that the
+    /// picture does not show.
+    fn with_own(mut self, own: &str) -> Self {
+        let read: HashSet<String> = self.text.split_whitespace().map(bare).collect();
+        let is_unread = |word: &&str| {
+            let word = bare(word);
+            !word.is_empty() && !read.contains(&word)
+        };
+        let mut end = "\n\n";
+        for line in own.lines() {
+            let unread: Vec<&str> = line.split_whitespace().filter(is_unread).collect();
+            if unread.is_empty() {
+                continue;
+            }
+            if !self.text.is_empty() {
+                self.text.push_str(end);
+            }
+            self.text.push_str(&unread.join(" "));
+            end = "\n";
+        }
+        self
+    }
+}
+
+/// A word as engines and typists agree on it.
+fn bare(word: &str) -> String {
+    word.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
 impl Extraction {
-    /// The extraction with what was read on these pages, by their numbers, in place of what it has of them. Headings, tables
-    /// and lines move with their pages, and headings of an outline to their titles.
+    /// The extraction with what was read on these pages, by their numbers, in place of what it has of them, and behind that what only
+    /// the file has. Headings, tables and lines move with their pages, and headings of an outline to their titles.
     #[must_use]
     pub fn with_read_pages(mut self, mut pages: BTreeMap<u32, ReadPage>) -> Self {
         let old = std::mem::take(&mut self.text);
@@ -25,7 +55,7 @@ impl Extraction {
         let mut lines = std::mem::take(&mut self.read_lines).into_iter().peekable();
         for page in &mut self.pages {
             let kept = &old[page.start..page.end];
-            let read = pages.remove(&page.number);
+            let read = pages.remove(&page.number).map(|read| read.with_own(kept));
             let new = read.as_ref().map_or(kept, |read| read.text.as_str());
             if !new.is_empty() && !text.is_empty() {
                 text.push_str("\n\n");
@@ -108,13 +138,21 @@ mod tests {
         let third = before.pages[2];
         let last = before.pages[3];
         before.tables = vec![table(third.start, third.end), table(last.start + 4, last.end)];
-        let after = before.with_read_pages(texts(&[(2, "Scanned words"), (3, "The third"), (9, "of no page")]));
-        assert_eq!(after.text, "Intro\ntext\n\nScanned words\n\nThe third\n\nEnd\nmore");
-        assert_eq!(pages(&after), ["Intro\ntext", "Scanned words", "The third", "End\nmore"]);
+        let after = before.with_read_pages(texts(&[(2, "Scanned words"), (3, "The third, P. 3"), (9, "of no page")]));
+        assert_eq!(after.text, "Intro\ntext\n\nScanned words\n\nThe third, P. 3\n\nEnd\nmore");
+        assert_eq!(pages(&after), ["Intro\ntext", "Scanned words", "The third, P. 3", "End\nmore"]);
         let at: Vec<_> = after.headings.iter().map(|heading| &after.text[heading.start..]).collect();
         assert_eq!(at, [after.text.as_str(), "End\nmore", "more"]);
         let tables: Vec<_> = after.tables.iter().map(|table| &after.text[table.span()]).collect();
         assert_eq!(tables, ["more"], "the page of the other was read anew");
+    }
+
+    #[test]
+    fn words_of_a_page_that_its_picture_does_not_show_are_neither_lost_nor_doubled() {
+        let before = extraction(&["ABC000123 CONFIDENTIAL\nfilled in", "p. 2"]);
+        let read = "Minutes of the ponds\nABCO00123 Confidential";
+        let after = before.with_read_pages(texts(&[(1, read), (2, "")]));
+        assert_eq!(pages(&after), [format!("{read}\n\nABC000123\nfilled in").as_str(), "p. 2"]);
     }
 
     #[test]

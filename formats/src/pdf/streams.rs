@@ -16,12 +16,28 @@ use std::{borrow::Cow, io::Read};
 const MOST_LAYERS: usize = 8;
 /// Direct objects nest no deeper in any real file.
 const MOST_DEPTH: u8 = 64;
-/// Entries that lead from a page or an annotation to other pages, or to what is not drawn.
-const NOT_FOLLOWED: [&[u8]; 10] =
-    [b"Parent", b"P", b"Dest", b"A", b"AA", b"Popup", b"IRT", b"B", b"Metadata", b"PieceInfo"];
+/// Entries that lead from a page or an annotation to other pages, or to what is not drawn, such as files.
+const NOT_FOLLOWED: [&[u8]; 16] = [
+    b"Parent",
+    b"P",
+    b"Dest",
+    b"A",
+    b"AA",
+    b"Popup",
+    b"IRT",
+    b"B",
+    b"Metadata",
+    b"PieceInfo",
+    b"FS",
+    b"EF",
+    b"AF",
+    b"3DD",
+    b"RichMediaContent",
+    b"Sound",
+];
 /// Dictionaries whose keys the file chooses, so that none of them may be skipped.
-const CATEGORIES: [&[u8]; 8] =
-    [b"Font", b"XObject", b"Pattern", b"Shading", b"ColorSpace", b"ExtGState", b"Properties", b"CharProcs"];
+const CATEGORIES: [&[u8]; 9] =
+    [b"Font", b"XObject", b"Pattern", b"Shading", b"ColorSpace", b"ExtGState", b"Properties", b"CharProcs", b"N"];
 
 /// Follows pages to their streams, each stream once, and adds up what they unpack to.
 pub(super) struct Streams<'a> {

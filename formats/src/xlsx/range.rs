@@ -134,8 +134,6 @@ pub enum ReferenceError {
     Unclosed(String),
     #[error("the sheet name in `{0}` is empty")]
     Nameless(String),
-    #[error("`{0}` names another workbook")]
-    External(String),
 }
 
 /// The letters of a column counted from 1: `A`, `Z`, `AA`, `XFD`.
@@ -263,13 +261,8 @@ impl FromStr for Reference {
                 None => (None, text),
             },
         };
-        if let Some(sheet) = &sheet {
-            if sheet.is_empty() {
-                return Err(ReferenceError::Nameless(text.to_owned()));
-            }
-            if sheet.contains(['[', ']']) {
-                return Err(ReferenceError::External(text.to_owned()));
-            }
+        if sheet.as_ref().is_some_and(String::is_empty) {
+            return Err(ReferenceError::Nameless(text.to_owned()));
         }
         Ok(Self { sheet, range: range.parse()? })
     }

@@ -52,7 +52,7 @@ pub struct RecordColumn {
     pub header: String,
 }
 
-/// A row with at least one filled cell that is not a blank text.
+/// A row with at least one value that is not a blank text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The worksheet's number for the row.
@@ -351,12 +351,14 @@ impl Batch<'_> {
         self.flush()
     }
 
-    /// Loose rows come before the records of the same batch, as a title comes before its table.
+    /// Loose rows come before the records of the same batch, as a title comes before its table. A row of formulas that all
+    /// lack a value is no record, because it says nothing.
     fn flush(&mut self) -> Result<(), FormatError> {
         self.bytes = 0;
         if !self.loose.is_empty() {
             (self.emit)(RecordsPart::Loose(std::mem::take(&mut self.loose)))?;
         }
+        self.records.retain(|record| record.cells.iter().any(|cell| cell.value.is_some()));
         if self.records.is_empty() {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use super::{
 use crate::{Format, FormatError, Limits, delimited::Table, detect, ole2};
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     fs::File,
     io::{Cursor, Read, Seek},
 };
@@ -123,6 +123,7 @@ impl<'a> Opened<'a> {
                 sheet.name.truncate(end);
             }
         }
+        name_all(&mut workbook.sheets);
         Ok(Self { book, format: format.unwrap_or(Format::Xlsx), workbook, written_strings: None })
     }
 
@@ -186,6 +187,15 @@ impl<'a> Opened<'a> {
 
     fn interpreter_of(&mut self, strings: SharedStrings, limits: &Limits) -> Result<Interpreter, FormatError> {
         Ok(Interpreter { styles: self.book.styles(limits)?, strings, epoch: self.workbook.date_epoch })
+    }
+}
+
+/// Names the sheets that have no name, because a reference to their cells needs one: as spreadsheets name a new sheet, by the first number that is free.
+fn name_all(sheets: &mut [Sheet]) {
+    let taken: HashSet<String> = sheets.iter().map(|sheet| sheet.name.to_lowercase()).collect();
+    let mut names = (1_u32..).map(|number| format!("Sheet{number}"));
+    for sheet in sheets.iter_mut().filter(|sheet| sheet.name.trim().is_empty()) {
+        sheet.name = names.find(|name| !taken.contains(&name.to_lowercase())).unwrap_or_default();
     }
 }
 

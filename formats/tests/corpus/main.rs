@@ -75,8 +75,10 @@ fn corpus(folder: &str) -> Vec<Entry> {
         .collect()
 }
 
-/// Texts are compared after NFKC, without white space and soft hyphens.
+/// Texts are compared after NFKC, without white space and soft hyphens. References keep the bullet that fonts of symbols have in a
+/// private area.
 fn bare(text: &str) -> String {
+    let text = text.replace('\u{F0B7}', "•");
     text.nfkc().filter(|character| !character.is_whitespace() && *character != '\u{AD}').collect()
 }
 

@@ -1,7 +1,7 @@
 //! Asserting facts, one or thousands at a time: what is believed already is read, closed and recorded anew in three statements, and the
 //! algebra between them is done here.
 use super::{
-    Cited, cite, conflict,
+    Cited, Refusal, cite, conflict,
     ends::{self, Ends},
     lock, refused,
 };
@@ -27,7 +27,7 @@ use std::{
     ops::Bound,
 };
 use svc_client::{
-    Failure,
+    Code, Failure,
     wire::{FactOutcome, FactType, NewFact, OnOverlap},
 };
 use svc_ids::{DocumentId, PredicateId, TripleId};
@@ -69,7 +69,7 @@ struct Claim {
     source_id: Option<DocumentId>,
 }
 
-/// Asserts facts: all, or none. An error comes with the position of the fact at fault. Call it in a transaction of
+/// Asserts facts: all, or none. A refusal has the position of the fact at fault, if one is. Call it in a transaction of
 /// [`begin_creating`](crate::store::transaction::begin_creating), in which no document changes its guard.
 pub async fn assert(
     conn: &mut PgConnection,
@@ -77,7 +77,7 @@ pub async fn assert(
     base: &str,
     facts: &[NewFact],
     manner: Manner,
-) -> Result<Asserted, (usize, Failure)> {
+) -> Result<Asserted, Refusal> {
     let Manner { on_overlap, origin } = manner;
     let (known, ill_typed) = match origin {
         Origin::Caller => (caller.readable(), IllTyped::Refused),
@@ -90,7 +90,7 @@ pub async fn assert(
     let predicates = predicates(conn, &known, base, facts).await?;
     let mut claims = Vec::with_capacity(facts.len());
     for (index, fact) in facts.iter().enumerate() {
-        let at = |failure| (index, failure);
+        let at = |failure| Refusal::at(index, failure);
         let predicate_id = predicates[index];
         let Ends { subject, object } = ends[index];
         let object = match (object, &fact.object_literal) {
@@ -124,10 +124,9 @@ pub async fn assert(
             confidence: fact.confidence,
         })
         .collect();
-    let found = cite(conn, &cited).await.map_err(|(at, failure)| (stated.get(at).copied().unwrap_or(0), failure))?;
+    let found = cite(conn, &cited).await.map_err(|refusal| refusal.among(&stated))?;
 
-    let first = |failure: Failure| (0, failure);
-    let at = write::take_pen(conn).await.or_fail().map_err(first)?;
+    let at = write::take_pen(conn).await.or_fail()?;
     let asked: Vec<Asked> = claims
         .iter()
         .map(|claim| Asked {
@@ -137,22 +136,22 @@ pub async fn assert(
             valid_until: claim.time.until,
         })
         .collect();
-    let believed = write::believed(conn, &asked).await.or_fail().map_err(first)?;
+    let believed = write::believed(conn, &asked).await.or_fail()?;
     let mut lines = Lines::of(believed);
     let mut slots = Vec::with_capacity(claims.len());
     for (index, claim) in claims.iter().enumerate() {
-        slots.push(lines.add(index, claim, on_overlap).map_err(|failure| (index, failure))?);
+        slots.push(lines.add(index, claim, on_overlap).map_err(|failure| Refusal::at(index, failure))?);
     }
-    let ids = record(conn, at, &claims, &lines).await.map_err(first)?;
+    let ids = record(conn, at, &claims, &lines).await?;
     let outcomes: Vec<(TripleId, FactOutcome)> =
         slots.into_iter().map(|(slot, outcome)| (ids[lines.last(slot)], outcome)).collect();
     let citations: Vec<NewCitation> =
         found.into_iter().zip(stated).map(|(found, index)| found.of(outcomes[index].0)).collect();
-    write::cite(conn, at, &citations).await.or_fail().map_err(first)?;
+    write::cite(conn, at, &citations).await.or_fail()?;
     let alone = claims.iter().zip(&outcomes).filter(|(claim, _)| claim.source_id.is_none());
     let alone: Vec<TripleId> =
         alone.filter(|(_, (_, outcome))| *outcome == FactOutcome::Existing).map(|(_, (id, _))| *id).collect();
-    write::stand_alone(conn, &alone).await.or_fail().map_err(first)?;
+    write::stand_alone(conn, &alone).await.or_fail()?;
     let new = ends.iter().zip(&outcomes).filter(|(_, (_, outcome))| *outcome != FactOutcome::Existing);
     let changed: BTreeSet<DocumentId> = new.map(|(ends, _)| ends.subject).collect();
     Ok(Asserted { outcomes, changed: changed.into_iter().collect(), at })
@@ -164,7 +163,7 @@ async fn guards(
     caller: &Caller,
     facts: &[NewFact],
     ends: &[Ends],
-) -> Result<HashMap<DocumentId, DocumentId>, (usize, Failure)> {
+) -> Result<HashMap<DocumentId, DocumentId>, Refusal> {
     let named = |(fact, ends): (&NewFact, &Ends)| {
         [Some(ends.subject), ends.object, fact.source_id.map(DocumentId)].into_iter().flatten()
     };
@@ -172,15 +171,16 @@ async fn guards(
     let all: Vec<DocumentId> = all.into_iter().collect();
     match lock(conn, caller, &all).await {
         Ok(found) => Ok(found.into_iter().collect()),
+        // After a failed statement a transaction takes no other.
+        Err(failure) if failure.code != Code::NotFound => Err(failure.into()),
         // The first fact at fault is named, and not the first document.
         Err(failure) => {
-            let found =
-                write::lock_ends(conn, &caller.readable(), &all).await.or_fail().map_err(|failure| (0, failure))?;
+            let found = write::lock_ends(conn, &caller.readable(), &all).await.or_fail()?;
             let known: HashSet<DocumentId> = found.into_iter().map(|(id, _)| id).collect();
             let missing = facts.iter().zip(ends).enumerate().find_map(|(index, fact)| {
-                named(fact).find(|id| !known.contains(id)).map(|id| (index, Failure::no_document(id.0)))
+                named(fact).find(|id| !known.contains(id)).map(|id| Refusal::at(index, Failure::no_document(id.0)))
             });
-            Err(missing.unwrap_or((0, failure)))
+            Err(missing.unwrap_or_else(|| failure.into()))
         }
     }
 }
@@ -190,17 +190,17 @@ async fn places(
     conn: &mut PgConnection,
     caller: &Caller,
     ends: &[Ends],
-) -> Result<HashMap<DocumentId, Place>, (usize, Failure)> {
+) -> Result<HashMap<DocumentId, Place>, Refusal> {
     let subjects: HashSet<DocumentId> = ends.iter().map(|ends| ends.subject).collect();
     let subjects: Vec<DocumentId> = subjects.into_iter().collect();
-    let found = write::places(conn, &caller.writable(), &subjects).await.or_fail().map_err(|failure| (0, failure))?;
+    let found = write::places(conn, &caller.writable(), &subjects).await.or_fail()?;
     let places: HashMap<DocumentId, Place> = found.into_iter().map(|place| (place.id(), place)).collect();
     let refused = ends.iter().position(|ends| !places.contains_key(&ends.subject));
     match refused {
         None => Ok(places),
         Some(index) => {
-            let refusal = caller.refusal(conn, ends[index].subject).await.or_fail();
-            Err((index, refusal.unwrap_or_else(|failure| failure)))
+            let refusal = caller.refusal(conn, ends[index].subject).await.or_fail()?;
+            Err(Refusal::at(index, refusal))
         }
     }
 }
@@ -211,22 +211,22 @@ async fn predicates(
     scope: &Readable,
     base: &str,
     facts: &[NewFact],
-) -> Result<Vec<PredicateId>, (usize, Failure)> {
+) -> Result<Vec<PredicateId>, Refusal> {
     let names: HashSet<&str> = facts.iter().filter_map(|fact| fact.predicate.as_deref()).collect();
     let names: Vec<&str> = names.into_iter().collect();
     let ids: HashSet<i64> = facts.iter().filter_map(|fact| fact.predicate_id).collect();
     let ids: Vec<i64> = ids.into_iter().collect();
-    let first = |failure: Failure| (0, failure);
-    let named = named::resolve(conn, scope, base, &names).await.map_err(first)?;
-    let known: HashSet<PredicateId> =
-        predicates::existing(conn, scope, &ids).await.or_fail().map_err(first)?.into_iter().collect();
+    let named = named::resolve(conn, scope, base, &names).await?;
+    let known: HashSet<PredicateId> = predicates::existing(conn, scope, &ids).await.or_fail()?.into_iter().collect();
     let of = |(index, fact): (usize, &NewFact)| match (&fact.predicate, fact.predicate_id) {
         (Some(name), _) => {
-            named.get(name.as_str()).copied().ok_or_else(|| (index, named::no_predicate("predicate", name)))
+            let found = named.get(name.as_str()).copied();
+            found.ok_or_else(|| Refusal::at(index, named::no_predicate("predicate", name)))
         }
         (None, id) => {
             let id = PredicateId(id.unwrap_or_default());
-            known.get(&id).copied().ok_or_else(|| (index, named::no_predicate("predicate_id", &id.to_string())))
+            let found = known.get(&id).copied();
+            found.ok_or_else(|| Refusal::at(index, named::no_predicate("predicate_id", &id.to_string())))
         }
     };
     facts.iter().enumerate().map(of).collect()
@@ -298,7 +298,7 @@ impl Lines {
                 (None, other) => {
                     let other = other.unwrap_or_default();
                     Failure::new(
-                        svc_client::Code::Conflict,
+                        Code::Conflict,
                         format!("fact {other} of this request says so already for a part of that time"),
                     )
                     .with("reason", "overlaps")

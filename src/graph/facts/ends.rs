@@ -1,4 +1,5 @@
 //! The documents that facts are about and lead to, by ids or by IRIs.
+use super::Refusal;
 use crate::{
     access::Caller,
     error::OrFail,
@@ -24,13 +25,8 @@ pub struct Iri<'a> {
     pub source_id: Option<i64>,
 }
 
-/// The ends of facts. An error comes with the position of the fact at fault.
-pub async fn of(
-    conn: &mut PgConnection,
-    caller: &Caller,
-    base: &str,
-    facts: &[NewFact],
-) -> Result<Vec<Ends>, (usize, Failure)> {
+/// The ends of facts. A refusal has the position of the fact at fault.
+pub async fn of(conn: &mut PgConnection, caller: &Caller, base: &str, facts: &[NewFact]) -> Result<Vec<Ends>, Refusal> {
     let mut named = Vec::new();
     for (index, fact) in facts.iter().enumerate() {
         for (field, iri) in [("subject_iri", &fact.subject_iri), ("object_iri", &fact.object_iri)] {
@@ -40,8 +36,7 @@ pub async fn of(
         }
     }
     let (at, iris): (Vec<usize>, Vec<Iri<'_>>) = named.into_iter().unzip();
-    let mut found =
-        resolve(conn, caller, base, &iris).await.map_err(|(position, failure)| (at[position], failure))?.into_iter();
+    let mut found = resolve(conn, caller, base, &iris).await.map_err(|refusal| refusal.among(&at))?.into_iter();
     let ends = facts.iter().map(|fact| {
         let mut end = |id: Option<i64>, iri: Option<&String>| match iri {
             None => id.map(DocumentId),
@@ -53,13 +48,13 @@ pub async fn of(
     Ok(ends.collect())
 }
 
-/// The documents that IRIs stand for. An error comes with the position of the IRI at fault.
+/// The documents that IRIs stand for. A refusal has the position of the IRI at fault.
 pub async fn resolve(
     conn: &mut PgConnection,
     caller: &Caller,
     base: &str,
     iris: &[Iri<'_>],
-) -> Result<Vec<DocumentId>, (usize, Failure)> {
+) -> Result<Vec<DocumentId>, Refusal> {
     if iris.is_empty() {
         return Ok(Vec::new());
     }
@@ -67,11 +62,11 @@ pub async fn resolve(
     let foreign: Vec<usize> = (0..iris.len()).filter(|at| ids[*at].is_none()).collect();
     let (texts, sources): (Vec<&str>, Vec<Option<i64>>) =
         foreign.iter().map(|at| (iris[*at].iri, iris[*at].source_id)).unzip();
-    let found = graph_nodes::resolve(conn, &caller.readable(), &texts, &sources).await.or_fail();
-    for Resolved { at, id, is_doubtful } in found.map_err(|failure| (0, failure))? {
+    let found = graph_nodes::resolve(conn, &caller.readable(), &texts, &sources).await.or_fail()?;
+    for Resolved { at, id, is_doubtful } in found {
         let Some(at) = usize::try_from(at - 1).ok().and_then(|at| foreign.get(at)).copied() else { continue };
         if is_doubtful {
-            return Err((at, doubtful(&iris[at])));
+            return Err(Refusal::at(at, doubtful(&iris[at])));
         }
         ids[at] = Some(id);
     }
@@ -79,7 +74,7 @@ pub async fn resolve(
         id.ok_or_else(|| {
             let Iri { field, iri, .. } = &iris[at];
             let failure = Failure::field(field, format!("there is no document with the IRI {}", shown(iri)));
-            (at, failure.with("remedy", "import it by POST /rdf/turtle, or name a document by its id"))
+            Refusal::at(at, failure.with("remedy", "import it by POST /rdf/turtle, or name a document by its id"))
         })
     });
     known.collect()

@@ -52,7 +52,7 @@ impl Handle<ops::import_facts> for Service {
         if !inside.is_empty() {
             let manner = Manner { on_overlap: OnOverlap::Merge, origin: Origin::Graph };
             let asserted = facts::assert(&mut tx, caller, &self.settings.rdf_base, &inside, manner).await;
-            let asserted = asserted.map_err(|(_, failure)| failure)?;
+            let asserted = asserted.map_err(|refusal| refusal.failure)?;
             let mut last = None;
             for ((_, outcome), at) in asserted.outcomes.iter().zip(places) {
                 // The others that state a fact follow the first, which made it.

@@ -4,7 +4,7 @@ use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
     graph::terms,
-    ingest::{parent, queueing::embed_together},
+    ingest::{parent, queueing::embed_together, segments::outdate_sums},
     rdf::names,
     registry::Handle,
     search::bm25,
@@ -261,13 +261,18 @@ impl<'a> Part<'a> {
         let mut to_embed = Vec::new();
         let (mut origins, mut evidence, mut containers) = (Vec::new(), Vec::new(), Vec::new());
         for (index, document) in self.documents.iter().enumerate() {
-            let at = |failure: Failure| failure.with("index", index);
+            // A database that is away is no fault of the document.
+            let at = |failure: Failure| match failure.code.members().contains(&"index") {
+                true => failure.with("index", index),
+                false => failure,
+            };
             if let Some(found) = known.get(&document.id) {
                 answer.documents.push(ImportedDocument { id: document.id, document_id: found.0, was_existing: true });
                 continue;
             }
             let id = *self.new.get(&document.id).ok_or_else(same_at_once)?;
-            let place = coming.add(service, conn, of, document, id).await.map_err(at)?;
+            let parent = coming.parent(conn, of, document).await.map_err(at)?;
+            let place = coming.add(service, conn, document, id, parent).await?;
             answer.documents.push(ImportedDocument { id: document.id, document_id: id.0, was_existing: false });
             answer.in_flight += u32::from(document.settled == Settled::InFlight);
             if let Some(rule) = document.rule.as_deref().filter(|rule| *rule != store::raptor::RULE) {
@@ -332,6 +337,11 @@ impl<'a> Part<'a> {
             let ids: Vec<DocumentId> = olds.iter().filter_map(|old| self.new.get(old).copied()).collect();
             store::vectors::set(conn, within, &ids, &vectors, model).await.or_fail()?;
             answer.vectors = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+            // The segments of an archive come with their sums, and those that were there before lack what comes into them.
+            if !ids.is_empty() {
+                let first: Vec<DocumentId> = coming.first.iter().map(Place::id).collect();
+                outdate_sums(&service.settings.task_badges, conn, &first).await.or_fail()?;
+            }
         }
         for postings in &self.postings {
             bm25::append(conn, postings).await.map_err(|error| match error {
@@ -426,21 +436,15 @@ impl<'a> Coming<'a> {
         self.places.get(&id).map(Place::id).or_else(|| self.known.get(&id).copied())
     }
 
+    /// Adds a document under its parent, see [`parent`](Coming::parent). It may store those before this one, of which any may be at fault.
     async fn add(
         &mut self,
         service: &Service,
         conn: &mut PgConnection,
-        of: &ImportedArchive,
         document: &'a ArchivedDocument,
         id: DocumentId,
+        (parent, is_first): (Option<Place>, bool),
     ) -> Result<Place, Failure> {
-        let (parent, is_first) = match document.parent.and_then(|parent| self.places.get(&parent)) {
-            Some(place) => {
-                place.admits(0)?;
-                (Some(place.clone()), false)
-            }
-            None => self.above(conn, of, document).await?,
-        };
         let place = batch::new_place(parent.as_ref(), id);
         if is_first {
             self.first.push(place.clone());
@@ -476,13 +480,17 @@ impl<'a> Coming<'a> {
         Ok(place)
     }
 
-    /// The parent that was there before, and whether the call puts something under it for the first time.
-    async fn above(
+    /// The parent of a document, and whether it was there before and the call puts something under it for the first time.
+    async fn parent(
         &mut self,
         conn: &mut PgConnection,
         of: &ImportedArchive,
         document: &ArchivedDocument,
     ) -> Result<(Option<Place>, bool), Failure> {
+        if let Some(place) = document.parent.and_then(|parent| self.places.get(&parent)) {
+            place.admits(0)?;
+            return Ok((Some(place.clone()), false));
+        }
         let id = match (document.parent, of.parent_id) {
             (Some(parent), _) => *self.known.get(&parent).ok_or_else(|| {
                 let detail = format!("document {} comes before its parent {parent}", document.id);

@@ -2,11 +2,11 @@
 use super::id_cursor;
 use crate::{
     access::Caller,
-    error::{IntoFailure, OrFail},
+    error::OrFail,
     handlers::lists::must_exist,
     registry::Handle,
     service::Service,
-    store::{self, away::sql_state, links::CONTAINS, triples::write},
+    store::{self, links::CONTAINS, triples::write},
 };
 use svc_client::{
     Call, Code, Failure, ops,
@@ -33,25 +33,21 @@ impl Handle<ops::create_link> for Service {
         let target = DocumentId(new.target_id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let source = caller.writes(&mut tx, id).await.or_fail()??;
-        must_exist(&mut tx, caller, target).await?;
         if target == id {
             return Err(Failure::field("target_id", "a document is not linked to itself"));
         }
-        if new.link_type == CONTAINS {
-            // So nobody waits for a deletion of one of them while it keeps all others from adding such a link.
-            write::lock_ends(&mut tx, &caller.readable(), &[id, target]).await.or_fail()?;
-            if store::links::contains(&mut tx, &caller.readable(), target, id).await.or_fail()? {
-                let detail = format!("document {target} is above document {id}, which cannot contain it");
-                return Err(Failure::field("target_id", detail).with("remedy", "link them with another type"));
-            }
+        // Whoever deletes one of them is waited for here, and not while this keeps all others from adding a link `contains`.
+        let ends = write::lock_ends(&mut tx, &caller.readable(), &[id, target]).await.or_fail()?;
+        if let Some(gone) = [id, target].into_iter().find(|end| ends.iter().all(|(there, _)| there != end)) {
+            return Err(Failure::no_document(gone.0));
         }
-        let made =
-            store::links::create(&mut tx, &source, &new).await.map_err(|error| match sql_state(&error).as_ref() {
-                // One of the two was deleted meanwhile.
-                "23503" => Failure::no_document(target.0),
-                _ => error.into_failure(),
-            })?;
-        let Some(made) = made else {
+        if new.link_type == CONTAINS
+            && store::links::contains(&mut tx, &caller.readable(), target, id).await.or_fail()?
+        {
+            let detail = format!("document {target} is above document {id}, which cannot contain it");
+            return Err(Failure::field("target_id", detail).with("remedy", "link them with another type"));
+        }
+        let Some(made) = store::links::create(&mut tx, &source, &new).await.or_fail()? else {
             let known = store::links::find(&mut tx, id, target, &new.link_type).await.or_fail()?;
             let detail = format!("document {id} has a link `{}` to document {target} already", new.link_type);
             return Err(Failure::new(Code::Conflict, detail)

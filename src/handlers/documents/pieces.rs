@@ -312,7 +312,7 @@ async fn insert(
 #[derive(Default)]
 struct Cleared {
     pieces: usize,
-    /// The pieces and the segments that held nothing else.
+    /// The pieces, and the segments that held nothing else and have no text of their own.
     documents: usize,
 }
 
@@ -340,6 +340,7 @@ async fn clear(
         let detail = format!("documents were put under document {piece}, a piece of the earlier call");
         return Err(Failure::new(Code::Conflict, detail).with("remedy", "move them elsewhere first"));
     }
+    store::segments::hold(conn, &segments).await.or_fail()?;
     store::reservations::hold_for_edit(conn, place, WriteMode::Subtree).await.or_fail()?;
     raptor::forget_over(conn, &earlier).await.or_fail()?;
     let ids: Vec<DocumentId> = earlier.iter().map(Place::id).collect();

@@ -182,16 +182,14 @@ async fn update(
             .with("remedy", "move the file, or create a document with the text of this one"));
         }
         caller.takes(conn, &place).await.or_fail()??;
-        let was_closed = store::access::is_closed(conn, id).await.or_fail()?;
         let origin = store::events::origins(conn, &[id]).await.or_fail()?;
         let from = place.clone();
         place = relocate(conn, &caller, &service.settings.task_badges, &place, target.as_ref()).await?;
         store::indexes::manage::follow_move(conn, &from, &place).await.or_fail()?;
         titles::are_others(service, conn, &place).await?;
-        // Only the owner opens what was closed.
-        let is_opened =
-            was_closed && caller.principal().is_some() && !store::access::is_closed(conn, id).await.or_fail()?;
-        if is_opened || service.settings.is_enclosed(target.map(|target| target.id().0)) {
+        // Only the owner opens what was closed. A principal writes nothing open, so only at the top nothing closes what it moves.
+        let leaves_all = target.is_none() && caller.principal().is_some();
+        if leaves_all || service.settings.is_enclosed(target.map(|target| target.id().0)) {
             caller = caller.enclose_moved(conn, &place).await.or_fail()?;
         }
         store::events::moved(conn, &origin).await.or_fail()?;

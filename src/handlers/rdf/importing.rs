@@ -4,7 +4,7 @@ use crate::{
     access::Caller,
     error::OrFail,
     graph::{
-        facts::{self, Manner, Origin},
+        facts::{self, Manner, Origin, Refusal},
         literal::is_ill_typed,
         named,
     },
@@ -102,8 +102,8 @@ pub async fn import(
         .collect();
     let manner = Manner { on_overlap: OnOverlap::Merge, origin: Origin::Graph };
     let asserted = facts::assert(conn, &nodes.caller, base, &facts, manner);
-    let asserted = asserted.await.map_err(|(index, mut failure)| {
-        if let Some(triple) = graph.triples.get(index) {
+    let asserted = asserted.await.map_err(|Refusal { index, mut failure }| {
+        if let Some(triple) = index.and_then(|index| graph.triples.get(index)) {
             let predicate = &graph.predicates[triple.predicate];
             failure.detail =
                 format!("{}, in the triple `{} <{predicate}> ...`", failure.detail, shown(graph, triple.subject));

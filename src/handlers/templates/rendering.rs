@@ -1,12 +1,16 @@
 //! What a template needs to be rendered: the templates that it includes, and the values of its variables.
 use super::super::documents::read;
-use crate::{access::Caller, error::OrFail, reader, registry::Handle, service::Service, usetype::Usetype};
+use crate::{
+    access::Caller, admission::Place, error::OrFail, reader, registry::Handle, service::Service, store,
+    usetype::Usetype,
+};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::{Map, Value, json};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs::File,
     io::{Seek, Write},
+    mem,
     time::Duration,
 };
 use svc_client::{
@@ -28,7 +32,9 @@ const MOST: usize = 100;
 /// What a rendering may cost.
 const MEMORY: u64 = 256 << 20;
 const TIME: Duration = Duration::from_secs(5);
-/// The most bytes of all values of a rendering, and of the documents' texts among them.
+/// The most bytes of the texts and declarations of all its templates.
+const TEMPLATES_BYTES: usize = 16 << 20;
+/// The most bytes of the documents' texts among its values.
 const VALUES_BYTES: usize = 8 << 20;
 /// How many documents under one are read for its text.
 const PARTS: usize = 5_000;
@@ -65,10 +71,15 @@ pub struct Templates {
     main: i64,
     texts: BTreeMap<i64, TemplateText>,
     declared: BTreeMap<i64, TemplateDeclaration>,
+    /// The bytes that further templates may take.
+    left: usize,
+    /// The slot of everything that is read and rendered, until the templates are done with.
+    _place: Place,
 }
 
 impl Templates {
-    /// Reads all that a template includes, as far as the caller may; 422 if that is something else, too much, too deep or in a circle.
+    /// Reads all that a template includes, as far as the caller may; 422 if that is something else, too many, too deep or in a circle, 413 if it is too
+    /// much.
     pub async fn gather(
         service: &Service,
         caller: &Caller,
@@ -76,10 +87,12 @@ impl Templates {
         content: &str,
         declared: TemplateDeclaration,
     ) -> Result<Templates, Failure> {
+        let place = service.admission.rendering(caller.principal_id()).await?;
         let main = id.unwrap_or(NEW);
-        let mut all = Templates { main, texts: BTreeMap::new(), declared: BTreeMap::new() };
+        let (texts, declarations) = (BTreeMap::new(), BTreeMap::new());
+        let mut all = Templates { main, texts, declared: declarations, left: TEMPLATES_BYTES, _place: place };
         let mut level = vec![main];
-        all.add(main, content.to_owned(), declared);
+        all.add(main, content.to_owned(), declared)?;
         for depth in 0.. {
             let wanted: BTreeSet<i64> = level
                 .iter()
@@ -109,27 +122,34 @@ impl Templates {
                     _ => failure,
                 })?;
                 let declared = declaration(&partial)?;
-                all.add(*id, partial.content, declared);
+                all.add(*id, partial.content, declared)?;
             }
             level = wanted.into_iter().collect();
         }
         Ok(all)
     }
 
-    fn add(&mut self, id: i64, text: String, declared: TemplateDeclaration) {
+    fn add(&mut self, id: i64, text: String, declared: TemplateDeclaration) -> Result<(), Failure> {
+        let declaration = serde_json::to_string(&declared).map_err(|error| Failure::new(Code::Internal, error))?;
+        self.left = self.left.checked_sub(text.len() + declaration.len()).ok_or_else(|| {
+            let detail = format!("the template and what it includes have more than {TEMPLATES_BYTES} bytes");
+            let failure = too_large(detail).with("limit", TEMPLATES_BYTES);
+            if id == NEW { failure } else { failure.with("document_id", id) }
+        })?;
         let partials = declared.partials.iter().map(|partial| (partial.name.clone(), partial.template_id)).collect();
         self.texts.insert(id, TemplateText { text, partials });
         self.declared.insert(id, declared);
+        Ok(())
     }
 
     /// Checks a template that is about to be stored: its grammar, and that it declares what it uses.
-    pub async fn check(&self, service: &Service, caller: &Caller) -> Result<(), Failure> {
+    pub async fn check(mut self, service: &Service) -> Result<(), Failure> {
         for (name, variable) in &self.declared[&self.main].variables {
             if let Some(default) = &variable.default {
                 fits(name, variable, default).map_err(|detail| Failure::field("variables", detail))?;
             }
         }
-        let read = self.run(service, caller, None).await?;
+        let read = self.run(service, None).await?;
         if let Some(fault) = read.fault {
             return Err(self.faulty(&fault, "content"));
         }
@@ -180,19 +200,22 @@ impl Templates {
         }
         let mut values = Map::new();
         let mut left = Left { bytes: VALUES_BYTES, parts: PARTS };
-        let mut documents: BTreeMap<i64, Value> = BTreeMap::new();
+        // The variable that has each document.
+        let mut named: BTreeMap<i64, &str> = BTreeMap::new();
         for (name, variable) in variables {
             let value = match (asked.variables.remove(name), asked.documents.get(name)) {
                 (Some(value), _) => {
                     fits(name, variable, &value).map_err(|detail| Failure::field(name, detail))?;
                     value
                 }
-                (None, Some(id)) => match documents.get(id) {
-                    Some(known) => known.clone(),
+                (None, Some(id)) => match named.get(id).and_then(|first| values.get(*first)) {
+                    Some(known) => {
+                        left.take(known["content"].as_str().map_or(0, str::len), 0, *id)?;
+                        known.clone()
+                    }
                     None => {
-                        let _place = service.admission.rendering(caller.principal_id()).await?;
                         let read = document(service, caller, *id, &mut left).await?;
-                        documents.insert(*id, read.clone());
+                        named.insert(*id, name);
                         read
                     }
                 },
@@ -215,12 +238,11 @@ impl Templates {
 
     /// The text with these values, and the variables that it uses.
     pub async fn render(
-        &self,
+        mut self,
         service: &Service,
-        caller: &Caller,
         values: Map<String, Value>,
     ) -> Result<(String, Vec<String>), Failure> {
-        let read = self.run(service, caller, Some(values)).await?;
+        let read = self.run(service, Some(values)).await?;
         if let Some(fault) = &read.fault {
             return Err(self.faulty(fault, "template"));
         }
@@ -229,15 +251,11 @@ impl Templates {
         Ok((text, used.into_iter().collect()))
     }
 
-    /// Has the templates read in a process of its own.
-    async fn run(
-        &self,
-        service: &Service,
-        caller: &Caller,
-        values: Option<Map<String, Value>>,
-    ) -> Result<TemplateRead, Failure> {
-        let job = TemplateJob { templates: self.texts.clone(), main: self.main, values };
+    /// Has the templates read in a process of its own, which takes their texts.
+    async fn run(&mut self, service: &Service, values: Option<Map<String, Value>>) -> Result<TemplateRead, Failure> {
+        let job = TemplateJob { templates: mem::take(&mut self.texts), main: self.main, values };
         let bytes = serde_json::to_vec(&job).map_err(|error| Failure::new(Code::Internal, error))?;
+        drop(job);
         let most = service.settings.parser_answer_bytes.min(64 << 20);
         if bytes.len() as u64 > most {
             return Err(
@@ -247,11 +265,11 @@ impl Templates {
         let mut input =
             File::from(memfd_create("template", MemfdFlags::CLOEXEC).map_err(std::io::Error::from).or_fail()?);
         input.write_all(&bytes).and_then(|()| input.rewind()).or_fail()?;
+        drop(bytes);
         let mut limits = reader::limits(&service.settings);
         limits.memory = limits.memory.min(MEMORY);
         limits.cpu_time = limits.cpu_time.min(TIME);
         limits.wall_time = limits.wall_time.min(2 * TIME);
-        let _place = service.admission.rendering(caller.principal_id()).await?;
         match service.reader.read(input, &Request::new(Step::Template, limits)).await {
             Ok((Answer::Template(read), _)) => Ok(read),
             Ok(_) => Err(Failure::new(Code::Internal, "the reader gave another answer than it was asked for")),
@@ -304,7 +322,31 @@ fn fits(name: &str, variable: &TemplateVariable, value: &Value) -> Result<(), St
     if fits { Ok(()) } else { Err(format!("`{name}` takes a value of the type {}", variable.kind.as_str())) }
 }
 
-/// A document as a template sees it. Its text is its own, or that of all under it.
+/// What was read above the next parts of a document.
+#[derive(Default)]
+struct Above {
+    /// The documents whose texts were taken.
+    texts: HashSet<i64>,
+    /// The sections without a text, which may lie between a text and what was cut from it.
+    sections: HashSet<i64>,
+}
+
+impl Above {
+    /// Whether the text of the nearest document above a part, but for such sections, was taken.
+    fn has_text_over(&self, part: &DocumentResponse) -> bool {
+        part.path.iter().rev().find(|id| !self.sections.contains(*id)).is_some_and(|id| self.texts.contains(id))
+    }
+}
+
+/// Those of a page of documents that were cut from the text of a document above. What was changed since has a text of its own.
+async fn cut(service: &Service, page: &[DocumentResponse]) -> Result<HashSet<DocumentId>, Failure> {
+    let unchanged = page.iter().filter(|part| part.created_at == part.updated_at && !part.content.is_empty());
+    let unchanged: Vec<DocumentId> = unchanged.map(|part| DocumentId(part.id)).collect();
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    store::nodes::cut(&mut conn, &unchanged).await.or_fail()
+}
+
+/// A document as a template sees it. Its text is its own, or that of all under it, each text once.
 async fn document(service: &Service, caller: &Caller, id: i64, left: &mut Left) -> Result<Value, Failure> {
     let found = read(service, caller, DocumentId(id), false).await?;
     let path = DocumentPath { id };
@@ -314,6 +356,7 @@ async fn document(service: &Service, caller: &Caller, id: i64, left: &mut Left) 
     let children = Handle::<ops::list_children>::handle(service, caller, children).await?.documents;
     let mut content = found.content;
     left.take(content.len(), 1, id)?;
+    let mut above = Above::default();
     let mut cursor = None;
     let mut is_more = content.is_empty() && !children.is_empty();
     while is_more {
@@ -321,12 +364,23 @@ async fn document(service: &Service, caller: &Caller, id: i64, left: &mut Left) 
         let page = Call { meta: meta.clone(), path, query, body: Nothing {} };
         let page = Handle::<ops::list_subtree>::handle(service, caller, page).await?;
         left.take(0, page.documents.len(), id)?;
-        for part in
-            page.documents.iter().filter(|part| part.usetype != Usetype::Summary.as_str() && !part.content.is_empty())
-        {
+        let cut = cut(service, &page.documents).await?;
+        for part in &page.documents {
+            if part.content.is_empty() {
+                if part.usetype == Usetype::Section.as_str() {
+                    above.sections.insert(part.id);
+                }
+                continue;
+            }
+            // The chunks of a long table or record hold what is in its own text.
+            let repeats = cut.contains(&DocumentId(part.id)) && above.has_text_over(part);
+            if repeats || part.usetype == Usetype::Summary.as_str() {
+                continue;
+            }
             left.take(part.content.len() + 2, 0, id)?;
             content.push_str(if content.is_empty() { "" } else { "\n\n" });
             content.push_str(&part.content);
+            above.texts.insert(part.id);
         }
         cursor = page.next_cursor;
         is_more = cursor.is_some();

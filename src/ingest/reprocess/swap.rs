@@ -2,18 +2,19 @@
 //! takes long: the old tree is set aside in the generation's place, out of everybody's reach, and deleted as one that was given up.
 use super::{EndError, discard, outcome};
 use crate::{
-    ingest::raptor,
+    core::Core,
+    ingest::{raptor, segments::outdate_sums},
     store::{
         self,
         ingest_nodes::Frontier,
         places::Place,
-        reprocess::{Descendant, Generation, Link, ShownFact},
+        reprocess::{Descendant, Generation, Link, LostBinding, ShownFact},
         scope::Readable,
         triples::follow::{self, Counterpart},
     },
 };
 use serde_json::{Value, json};
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use std::{
     collections::{HashMap, HashSet},
     slice,
@@ -22,7 +23,7 @@ use svc_actors::WriteMode;
 use svc_client::wire::{EventKind, Settled};
 use svc_ids::{DocumentId, RootId};
 
-/// How many lost links, and how many lost facts, the evidence lists.
+/// How many lost links, how many lost facts and how many lost bindings the evidence lists.
 const LISTED: usize = 100;
 
 /// The tree that a file has.
@@ -76,9 +77,9 @@ impl Old {
 }
 
 /// Puts a generation in the place of its file's tree; if it would lose something that the tree has, it is discarded instead.
-pub async fn swap(pool: &PgPool, id: RootId) -> Result<(), EndError> {
+pub async fn swap(core: &Core, id: RootId) -> Result<(), EndError> {
     // Nothing is created under the old tree meanwhile.
-    let mut tx = store::transaction::begin_moving(pool).await?;
+    let mut tx = store::transaction::begin_moving(&core.pool).await?;
     let conn = &mut *tx;
     let Some(file) = store::reprocess::file_of(conn, id).await? else { return Ok(()) };
     store::locks::files_around(conn, file).await?;
@@ -98,7 +99,7 @@ pub async fn swap(pool: &PgPool, id: RootId) -> Result<(), EndError> {
                 // Their documents are gone.
                 _ => Old::read(conn, &file).await?,
             };
-            exchange(conn, &file, &generation, old).await?;
+            exchange(core, conn, &file, &generation, old).await?;
         }
     }
     Ok(tx.commit().await?)
@@ -142,7 +143,13 @@ async fn hindrance(
     Ok(None)
 }
 
-async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation, old: Old) -> Result<(), EndError> {
+async fn exchange(
+    core: &Core,
+    conn: &mut PgConnection,
+    file: &Place,
+    generation: &Generation,
+    old: Old,
+) -> Result<(), EndError> {
     let id = file.id();
     let everything = Readable::everything();
     let before = store::ingest_nodes::count_by_path(conn, &everything, id).await?;
@@ -172,6 +179,8 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
     let pairs: Vec<Counterpart> = counterparts.iter().map(|(old, new)| Counterpart { old: *old, new: *new }).collect();
     let facts_followed = follow::redirect(conn, &pairs, &old.nodes).await?;
     let facts_followed = store::reprocess::shown_facts(conn, file, &facts_followed, &old.nodes).await?.len();
+    let bindings = store::reprocess::redirect_bindings(conn, file, &counterparts, &old.nodes).await?;
+    let extractions_lost = store::reprocess::redirect_extractions(conn, file, &counterparts, &old.nodes).await?;
     store::reprocess::set_aside(conn, file, generation, &old.nodes).await?;
     // Indexes are locked after documents.
     store::reprocess::redirect_indexes(conn, file, &counterparts).await?;
@@ -195,8 +204,9 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
     };
     store::ingest_nodes::count(conn, id, change).await?;
     store::ingest_nodes::fold_frontiers(conn, &[id.as_root()]).await?;
-    tell(conn, file, generation, Told { after, followed, lost, moved, facts_followed, facts_lost }).await?;
-    Ok(())
+    outdate_sums(&core.settings.task_badges, conn, &[id]).await?;
+    let told = Told { after, followed, lost, moved, facts_followed, facts_lost, bindings, extractions_lost };
+    Ok(tell(conn, file, generation, told).await?)
 }
 
 /// Moves a caller's document, with all under it, under the node that takes the place of its old parent. Returns from where and to where.
@@ -218,7 +228,7 @@ async fn relocate(
     Ok(Some((from, to)))
 }
 
-/// What is told of a swap. Of links, facts and documents it counts those that every reader of the file may know of.
+/// What is told of a swap. Of links, facts, documents and bindings it counts those that every reader of the file may know of.
 struct Told {
     after: Frontier,
     followed: usize,
@@ -226,9 +236,13 @@ struct Told {
     moved: usize,
     facts_followed: usize,
     facts_lost: Vec<ShownFact>,
+    /// How many bindings follow, and those that do not.
+    bindings: (i64, Vec<LostBinding>),
+    /// How many texts are gone of which facts were still to be extracted.
+    extractions_lost: i64,
 }
 
-/// Records how the reprocess ended; the log has the lost links that not every reader of the file may know of.
+/// Records how the reprocess ended; the log has the lost links and bindings that not every reader of the file may know of.
 async fn tell(conn: &mut PgConnection, file: &Place, generation: &Generation, told: Told) -> sqlx::Result<()> {
     let id = file.id();
     let (shown, hidden): (Vec<Link>, Vec<Link>) = told.lost.into_iter().partition(|link| link.is_shown);
@@ -239,6 +253,18 @@ async fn tell(conn: &mut PgConnection, file: &Place, generation: &Generation, to
             links = ?links,
             count = hidden.len(),
             "a reprocess deleted links whose other end not every reader of the file may read, because the new tree has no node for them"
+        );
+    }
+    let (bindings_followed, bindings_lost) = told.bindings;
+    let (bindings_lost, unshown): (Vec<LostBinding>, Vec<LostBinding>) =
+        bindings_lost.into_iter().partition(|binding| binding.is_shown);
+    if !unshown.is_empty() {
+        let bindings: Vec<i64> = unshown.iter().map(|binding| binding.id.0).take(LISTED).collect();
+        tracing::warn!(
+            root.id = id.0,
+            bindings = ?bindings,
+            count = unshown.len(),
+            "a reprocess deleted shape bindings of ontologies that not every reader of the file may read, because the new tree has no node for them"
         );
     }
     let listed: Vec<Value> = shown
@@ -259,6 +285,15 @@ async fn tell(conn: &mut PgConnection, file: &Place, generation: &Generation, to
     done["lost_facts"] = listed
         .map(|fact| json!({"triple_id": fact.id, "subject_id": fact.subject_id, "object_id": fact.object_id}))
         .collect();
+    done["bindings_followed"] = bindings_followed.into();
+    done["bindings_lost"] = bindings_lost.len().into();
+    let listed = bindings_lost.iter().take(LISTED);
+    done["lost_bindings"] = listed
+        .map(|binding| {
+            json!({"binding_id": binding.id, "ontology_id": binding.ontology_id, "shape": binding.shape, "document_id": binding.document_id, "mode": binding.mode.0, "anchor": binding.anchor})
+        })
+        .collect();
+    done["extractions_lost"] = told.extractions_lost.into();
     store::reprocess::record(conn, file, &done).await?;
     store::events::warnings(conn, &[id.as_root()]).await?;
     let seconds = (chrono::Utc::now() - generation.started_at).num_milliseconds() as f64 / 1000.0;

@@ -211,7 +211,9 @@ impl<'a> Transaction<'a> {
 
     async fn end(mut self, outcome: Outcome, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
         let Apply { grant, tools, claims, started_at, permit, .. } = self.apply;
-        store::ingest_nodes::task_over(&mut self.conn, grant.document_id).await.classified()?;
+        if store::ingest_nodes::is_counted(&grant.task_type) {
+            store::ingest_nodes::task_over(&mut self.conn, grant.document_id).await.classified()?;
+        }
         // From here on another task may run in place of this one. Not sooner, because the writes above may be long, and
         // take memory and a connection.
         let ending = permit.end();

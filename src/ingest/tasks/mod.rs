@@ -261,6 +261,10 @@ impl Classify for bm25::Error {
             error @ bm25::Error::OtherIndexes => {
                 TaskFailure { counts: false, ..TaskFailure::retryable("indexes_changed", error.to_string()) }
             }
+            // Somebody has to have the index built anew; after that, the work must still be done.
+            error @ bm25::Error::Full(_) => {
+                TaskFailure { counts: false, ..TaskFailure::retryable("index_full", error.to_string()) }
+            }
             error => TaskFailure::retryable("index", error.to_string()),
         }
     }

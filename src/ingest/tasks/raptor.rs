@@ -46,8 +46,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         let reason = "fewer than two leaves with a vector are under the document".to_owned();
         return apply.begin().await?.skip(reason, Map::new()).await;
     }
-    let (ids, hashes): (Vec<DocumentId>, Vec<String>) =
-        leaves.iter().map(|leaf| (leaf.id, leaf.content_hash.clone())).unzip();
+    let ids: Vec<DocumentId> = leaves.iter().map(|leaf| leaf.id).collect();
+    let hashes: Vec<String> = leaves.iter().map(|leaf| leaf.content_hash.clone()).collect();
+    let titles: Vec<String> = leaves.iter().map(|leaf| leaf.title.clone()).collect();
     let mut writer = Writer::new(tools, grant, &model, &request).await?;
     let mut made = Made::new(tools, model, request, &apply).await?;
     made.climb(leaves, writer.as_mut()).await?;
@@ -55,7 +56,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 
     // A delete in this tree waits, and then sees the summaries, or it was before this look.
     let mut tx = apply.begin_creating_in_tree(place.id()).await?;
-    let unchanged = store::raptor::unchanged(tx.conn(), &place, &ids, &hashes).await.classified()?;
+    // A summary has the title of one of its leaves.
+    let unchanged = store::raptor::unchanged(tx.conn(), &place, &ids, &hashes, &titles).await.classified()?;
     if unchanged < ids.len() as i64 {
         return Err(TaskFailure::retryable("changed", "documents were changed while they were being summarised"));
     }

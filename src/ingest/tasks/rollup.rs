@@ -37,6 +37,8 @@ pub const PARAM: &str = "containers";
 pub const CONTAINERS: usize = 500;
 /// How many containers have their texts in memory at once: each has at most a window of text.
 const TEXTS: usize = 64;
+/// The most bytes of a text for each token of the window, because a tokenizer may take a long word for one token. What has more is not read.
+const TOKEN_BYTES: usize = 64;
 /// How the evidence describes the vector of a container.
 pub(super) const EMBEDDING: &str = "weighted sum of the children's vectors";
 
@@ -99,6 +101,10 @@ async fn roll_up(
         let mut containers = store::rollups::read(tx.conn(), &ids).await.classified()?;
         // Whether something settled under a container that nobody asked for is the settler's question.
         containers.retain(|container| container.children > 0 || asked_for.contains(&container.place.id()));
+        let undercounted: Vec<&Container> = containers.iter().filter(|container| container.is_undercounted).collect();
+        if !undercounted.is_empty() {
+            store::rollups::count_tokens(tx.conn(), &undercounted).await.classified()?;
+        }
         let done = rolled_up.add(tx, model, containers).await?;
         if !keeps_settler_away {
             break;
@@ -282,8 +288,11 @@ async fn texts(
     let mut texts = HashMap::with_capacity(fitting.len());
     for part in fitting.chunks(TEXTS) {
         let mut parts: HashMap<DocumentId, Vec<String>> = part.iter().map(|id| (*id, Vec::new())).collect();
-        for (id, text) in store::rollups::texts(tx.conn(), part).await.classified()? {
-            parts.entry(id).or_default().push(text);
+        for (id, text) in store::rollups::texts(tx.conn(), part, window * TOKEN_BYTES).await.classified()? {
+            match text {
+                Some(text) => parts.entry(id).or_default().push(text),
+                None => drop(parts.remove(&id)),
+            }
         }
         let model = model.clone();
         let counted = tokio::task::spawn_blocking(move || {

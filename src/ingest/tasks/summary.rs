@@ -49,11 +49,19 @@ const LEAST_BYTES: usize = 1024;
 const LEVELS: usize = 4;
 /// How many texts are in memory at once.
 const TEXTS: usize = 64;
+/// Why a task is skipped whose container is rolled up anew, if at all.
+const CHANGED: &str = "the container was changed or cancelled meanwhile";
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
     let model = model(tools).await?;
     let mut conn = tools.pool.acquire().await.classified()?;
+    let waiting = store::rollups::waiting(&mut conn, &[grant.document_id]).await.classified()?;
+    if waiting.is_empty() {
+        // A part of it may be in flight, and would be missing from what is asked.
+        drop(conn);
+        return apply.begin().await?.skip(CHANGED.to_owned(), Map::new()).await;
+    }
     let mut sources = sources(&mut conn, &[grant.document_id], None).await.classified()?;
     drop(conn);
     let sources = sources.remove(&grant.document_id).unwrap_or_default();
@@ -365,7 +373,7 @@ impl<'a> Writing<'a> {
         let mut tx = apply.begin_creating_in_tree(id).await?;
         let waiting = store::rollups::lock(tx.conn(), id, &[id]).await.classified()?.pop();
         let Some(container) = waiting else {
-            return tx.skip("the container was changed or cancelled meanwhile".to_owned(), Map::new()).await;
+            return tx.skip(CHANGED.to_owned(), Map::new()).await;
         };
         // A summary below that has lost its text is no longer a source; the texts that it was made of are sources again.
         let now = self::sources(tx.conn(), &[id], None).await.classified()?.remove(&id).unwrap_or_default();

@@ -89,13 +89,16 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     for documents in ended.values().rev() {
         let containers = store::titles::sums(tx.conn(), documents).await.classified()?;
         store::rollups::set_vectors(tx.conn(), &containers, model.identity()).await.classified()?;
+        if containers.contains(&grant.root_id.document()) {
+            let file = [grant.root_id.document()];
+            outdate_sums(&tools.settings.task_badges, tx.conn(), &file).await.classified()?;
+        }
     }
     let begins_anew = store::titles::waits(tx.conn(), &place, EMBED_TITLES.name, &[json!({})]).await.classified()?;
     if let (Some(_), Some(last), false) = (&next, below.last(), begins_anew) {
         let work = Work::of(&EMBED_TITLES).params(json!({AFTER: last.way}));
         let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
         queueing.add(tx.conn(), &place, work).await.classified()?;
-        store::ingest_nodes::grow(tx.conn(), place.id(), 1, 0, 0).await.classified()?;
     }
     let mut detail = Map::new();
     detail.insert("embedded".to_owned(), embedded.ids.len().into());

@@ -188,6 +188,8 @@ impl<'a> Common<'a> {
             return Ok(Vec::new());
         }
         let mut conn = self.tools.pool.acquire().await.classified()?;
+        // The tasks of containers that are rolled up anew are skipped, each by itself.
+        let ids = Vec::from_iter(store::rollups::waiting(&mut conn, &ids).await.classified()?);
         // A text that surely takes more questions is read by a task of its own; here the texts of hundreds of tasks are read at once.
         let sources = summary::sources(&mut conn, &ids, Some(self.most)).await.classified()?;
         drop(conn);

@@ -50,7 +50,7 @@ pub enum FinalFailure {
     Leaves,
     /// The containers that the parameters name.
     Containers,
-    /// None: the task only adds to what is there.
+    /// None: the task only adds to what is there. A container waits for no such task of the service's own, only for those of other crates.
     Nothing,
     /// None: the node settles without the children that the task would have made. It waits for them if the task is put back.
     Addition,
@@ -456,6 +456,7 @@ impl TaskTypes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::ingest_nodes::UNCOUNTED;
     use serde_json::json;
     use std::collections::BTreeSet;
 
@@ -466,6 +467,12 @@ mod tests {
         for name in names.into_iter().filter(|name| *name != PROBE.name) {
             assert!(svc_actors::stage::stage(name) > 0, "{name} has no row in actors/src/stage.rs");
         }
+    }
+
+    #[test]
+    fn a_container_waits_for_every_type_but_those_that_only_add_to_what_is_there() {
+        let adding = TABLE.iter().filter(|known| known.final_failure == FinalFailure::Nothing).map(|known| known.name);
+        assert_eq!(adding.collect::<BTreeSet<&str>>(), BTreeSet::from(UNCOUNTED));
     }
 
     #[test]

@@ -38,7 +38,13 @@ const PATTERNS: usize = 32 << 20;
 pub fn shapes(text: &str, base: Option<&str>, wanted: Option<&str>, most: usize) -> Result<Shapes, Failure> {
     let graph = reading::read(text, RdfSyntax::Turtle, base, most).map_err(|failure| {
         let detail = format!("the text of the ontology cannot be read any more: {}", failure.detail);
-        faulty(detail).with("remedy", "load the ontology again by POST /ontologies")
+        match failure.code {
+            // It was stored when more was allowed, and the caller sends nothing that could be sent in parts.
+            Code::TooLarge => Failure { detail, ..failure }
+                .with("setting", "SVC_RDF_MAX_TRIPLES")
+                .with("remedy", "raise SVC_RDF_MAX_TRIPLES, or load smaller ontologies in its place"),
+            _ => faulty(detail).with("remedy", "load the ontology again by POST /ontologies"),
+        }
     })?;
     read(&graph, wanted)
 }

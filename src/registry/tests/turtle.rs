@@ -24,6 +24,7 @@ impl Operation for read_graph {
         needs: None,
         tool: None,
         on: svc_client::On::Primary,
+        most_bytes: <Nothing as svc_client::Body>::most_bytes,
         fails: &[Code::NotFound],
         docs: &[" Reads a graph."],
     };

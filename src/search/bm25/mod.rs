@@ -45,6 +45,8 @@ pub enum Error {
     Dangling(Box<str>),
     #[error("index `{0}` was built by another version of svc, and is built anew when this one starts; try again later")]
     OtherAnalyzer(String),
+    #[error("index {0} has no number left for a document; have it built anew: POST /indexes/{0}/refresh")]
+    Full(IndexId),
     #[error("the token vectors of an index could not be made: {0}")]
     Tokens(String),
     #[error("analysis or scoring was interrupted because the process is ending")]
@@ -71,7 +73,10 @@ impl IntoFailure for Error {
                     .with("retry_after", 60)
                     .with("remedy", "restart the service if no other version of it runs beside it")
             }
-            Error::Changed | Error::OtherIndexes => Failure::new(Code::Unavailable, self).with("retry_after", 1),
+            Error::Changed | Error::OtherIndexes | Error::StaleTerms(_) => {
+                Failure::new(Code::Unavailable, self).with("retry_after", 1)
+            }
+            Error::Full(_) => Failure::new(Code::Unavailable, self).with("retry_after", 60),
             error => {
                 tracing::error!(error = %error, "the BM25 index failed");
                 Failure::new(

@@ -2,6 +2,7 @@ use super::Error;
 use crate::{
     search::{has_title, titles},
     store::{
+        away::sql_state,
         indexes::{
             self, IndexError, postings,
             postings::{Entry, PostingsRow},
@@ -218,7 +219,9 @@ async fn append_held(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), E
     if !terms::agree(&mut *tx, index, &names, &ids).await? {
         return Err(Error::StaleTerms(index));
     }
-    let docnos = postings::next_docnos(&mut *tx, documents.len()).await?;
+    let docnos = postings::next_docnos(&mut *tx, index, documents.len()).await.map_err(|error| {
+        if sql_state(&error) == postings::NO_NUMBERS { Error::Full(index) } else { Error::Database(error) }
+    })?;
     let mut flat: Vec<(i32, Posting)> = Vec::with_capacity(documents.iter().map(|document| document.terms.len()).sum());
     let mut entries = Vec::with_capacity(documents.len());
     for (document, &docno) in documents.iter().zip(&docnos) {

@@ -74,7 +74,7 @@ pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx:
 pub async fn cancel_held(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx::Result<i64> {
     sqlx::query(
         "UPDATE task_queue t SET cancel_requested_at = clock_timestamp()
-          WHERE t.id IN (SELECT id FROM task_queue WHERE status IN ('claimed', 'running') AND cancel_requested_at IS NULL
+          WHERE t.id IN (SELECT id FROM task_queue WHERE NOT final AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL
                             AND (root_id = $1 OR id = $2) ORDER BY id FOR UPDATE)
             AND t.status IN ('claimed', 'running')",
     )

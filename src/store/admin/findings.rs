@@ -49,6 +49,9 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
             "no search by meaning finds them: name the service's model in SVC_EMBEDDING_COMING_MODEL as well (its runner in SVC_RUNNER_COMING_URL), and run svc reembed; while the old model can be had, set \
              SVC_EMBEDDING_MODEL back to it first, and it answers until the move is done"
         }
+        FindingKind::IndexNumbers => {
+            "have it built anew (POST /indexes/{id}/refresh), and once more when that is done and workers have compacted it: then its numbers begin at 1 again. Without any left, no document enters it"
+        }
         FindingKind::FileBytes => {
             "rung 2: name an object store in SVC_BLOB_STORE and run svc blobs move --to object; the table shrinks when VACUUM FULL pg_largeobject rewrites it. \
              SVC_GROWTH_FILE_BYTES says from where on this is told"
@@ -97,7 +100,7 @@ pub struct Outside {
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
 /// not reaped, tasks parked for longer than `patience` on a region or an intent, ready tasks that younger ones overtake
 /// or that nobody takes although a worker could, workers with unequal leases, paused types with waiting tasks, and batches that no provider ends;
-/// predicates from whose facts nothing can be derived; what is wrong outside the queue; documents that have only vectors of another model; and the signs that one server will not do for much longer.
+/// predicates from whose facts nothing can be derived; search indexes that have used four fifths of their numbers for documents; what is wrong outside the queue; documents that have only vectors of another model; and the signs that one server will not do for much longer.
 pub async fn findings(
     conn: &mut PgConnection,
     patience: Duration,
@@ -151,6 +154,10 @@ pub async fn findings(
          SELECT 'batch_stalled', b.provider || ' batch ' || b.id, count(t.id), extract(epoch FROM clock_timestamp() - min(t.batched_at))::float8
            FROM llm_batches b JOIN task_queue t ON t.batch_id = b.id::text WHERE NOT b.is_done
           GROUP BY b.id HAVING min(t.batched_at) < clock_timestamp() - $2 OR (b.state <> 'ended' AND b.expires_at < clock_timestamp())
+         UNION ALL
+         SELECT 'index_numbers', 'index ' || i.id || ' (' || i.name || '), ' || n.used * 100 / 2147483647 || ' % of them', 0, 0
+           FROM search_indexes i CROSS JOIN LATERAL (SELECT pg_sequence_last_value(to_regclass('search_docno_' || i.id)) AS used) n
+          WHERE n.used > 2147483647 / 5 * 4
           ORDER BY 1, 2",
     )
     .bind(interval(patience))

@@ -124,9 +124,10 @@ pub async fn restore_keys(conn: &mut PgConnection, keys: &[(DocumentId, Option<&
         return Ok(());
     }
     sqlx::query(
-        "INSERT INTO document_keys (principal_id, key, document_id)
+        "WITH held AS MATERIALIZED (SELECT id, name FROM principals WHERE name = ANY($2::text[]) ORDER BY id FOR KEY SHARE)
+         INSERT INTO document_keys (principal_id, key, document_id)
          SELECT p.id, k.key, k.id FROM unnest($1::bigint[], $2::text[], $3::text[]) k(id, principal, key)
-           LEFT JOIN principals p ON p.name = k.principal
+           LEFT JOIN held p ON p.name = k.principal
           WHERE k.principal IS NULL OR p.id IS NOT NULL ORDER BY k.key, p.id ON CONFLICT DO NOTHING",
     )
     .bind(keys.iter().map(|(id, ..)| *id).collect::<Vec<_>>())

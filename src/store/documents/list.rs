@@ -8,6 +8,7 @@ use crate::{
     usetype::Usetype,
 };
 use sqlx::PgConnection;
+use svc_actors::path_key;
 use svc_ids::DocumentId;
 
 /// The columns of a [`Listed`], from `documents d`. No text is unpacked in order to measure it; packed text counts as
@@ -179,7 +180,8 @@ pub struct Unsettled {
 
 /// The number of chunks and tables in scope without a vector that are at or under the document of an `embed:titles` task of which this holds.
 /// $4 are their usetypes. What is under a document is a range of the order in which the tree is read. That order has the planner take its
-/// index, and the limits bound what a search looks at, whatever of it is in scope.
+/// index, and the limits bound what a search looks at, whatever of it is in scope. The condition of the index task_queue_titles is repeated
+/// as it is, so that the planner may use it.
 macro_rules! under_changed_titles {
     ($task:literal) => {
         concat!(
@@ -207,9 +209,50 @@ macro_rules! under_changed_titles {
     };
 }
 
+/// Tasks that embed documents which were written over REST: the newest 10,000 of which this holds. The index task_queue_document_embeds has them
+/// in this order, and its condition is repeated as it is, so that the planner may use it.
+macro_rules! newest_embeds {
+    ($task:literal) => {
+        concat!(
+            "(SELECT t.params, t.scope_document_id FROM task_queue t
+               WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL) AND ",
+            $task,
+            " ORDER BY t.scope_document_id DESC LIMIT 10000)"
+        )
+    };
+}
+
+/// Such tasks among the first 10,000 that owe work at and under the document whose key $4 is; none without a key.
+macro_rules! embeds_under {
+    () => {
+        "(SELECT t.params, t.scope_document_id
+            FROM (SELECT u.params, u.scope_document_id, u.task_type, u.root_id FROM task_queue u
+                   WHERE NOT u.final AND u.node_path >= $4::text AND u.node_path < rtrim($4::text, '/') || '0' ORDER BY u.node_path LIMIT 10000) t
+           WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id)"
+    };
+}
+
+/// The settled documents in scope that these tasks embed. No more than 10,000 documents are looked up, each by its id, whatever of them is in
+/// scope: another scope's backlog delays no search.
+macro_rules! embedded_by {
+    ($($tasks:tt)*) => {
+        concat!(
+            "(SELECT DISTINCT d.id FROM (SELECT unnest(embedded_documents(t.params, t.scope_document_id)) AS id FROM (",
+            $($tasks)*,
+            ") t LIMIT 10000) e
+               CROSS JOIN LATERAL (SELECT d.id, d.path, d.guard, d.settled FROM documents d WHERE d.id = e.id OFFSET 0) d
+              WHERE d.settled = 'settled' AND ",
+            in_scope!(),
+            ")"
+        )
+    };
+}
+
 /// How many nodes of the readable scope a search cannot show: those in flight and those that failed, each counted up to
 /// 10,000. A document that was written over REST is settled at once, but is only found once its own task has embedded
-/// it; a chunk that came under other titles is settled all along, and counts while it has no vector. Of these only the first 10,000
+/// it. Of these 10,000 are looked at, first those whose tasks are under `under` and then the newest of all, so that a longer backlog outside of the scope
+/// may hide some.
+/// A chunk that came under other titles is settled all along, and counts while it has no vector. Of these only the first 10,000
 /// documents of the scope under changed titles are looked at, and 2,000 chunks among them, because most still have the vectors that they had.
 /// If there are vectors of several models, a search by those of one cannot show documents that lack them. `waiting` is what an earlier statement has told, if one did.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
@@ -229,11 +272,14 @@ pub async fn unsettled(
         None => sqlx::query_as(concat!("SELECT ", waiting!())).fetch_one(&mut *conn).await?,
     };
     let (mut in_flight, mut failed) = (0, 0);
-    // The conditions of the indexes task_queue_document_embeds and task_queue_titles are repeated as they are, so that the planner
-    // may use the indexes.
     if are_open {
+        let key = match under {
+            Some(id) => path(conn, scope, id).await?.map(|above| path_key(&[above, vec![id.0]].concat())),
+            None => None,
+        };
         let mut arguments = scope.arguments();
         add(&mut arguments, under);
+        add(&mut arguments, key);
         let counted: (i64, i64, i64, i64) = sqlx::query_as_with(
             concat!(
                 "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ",
@@ -242,17 +288,12 @@ pub async fn unsettled(
                         (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'failed' AND ",
                 in_scope!(),
                 " LIMIT 10000) f),
-                        (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
-                          WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
-                            AND NOT t.final AND d.settled = 'settled' AND ",
-                in_scope!(),
-                " LIMIT 10000) f),
-                        (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
-                          WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
-                            AND t.final AND t.status = 'failed' AND d.settled = 'settled'
-                            AND NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = d.id) AND ",
-                in_scope!(),
-                " LIMIT 10000) f)"
+                        (SELECT count(*) FROM ",
+                embedded_by!(concat!(embeds_under!(), " UNION ALL ", newest_embeds!("NOT t.final"))),
+                " w),
+                        (SELECT count(*) FROM ",
+                embedded_by!(newest_embeds!("t.final AND t.status = 'failed'")),
+                " w WHERE NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = w.id))"
             ),
             arguments,
         )

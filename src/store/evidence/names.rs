@@ -212,8 +212,9 @@ evidence! {
         absent "nobody cancelled it";
     /// How the last reprocess of the file ended: `state` is `done`, `failed` or `cancelled`, with the `options` and the times. When it is
     /// done, how many links follow to the new tree (`links_followed`), those that lead to nothing in it (`links_lost`, the first hundred
-    /// in `lost`), the same of facts (`facts_followed`, `facts_lost`, the first hundred in `lost_facts`), and how many documents of callers
-    /// moved (`documents_moved`); else the `reason`.
+    /// in `lost`), the same of facts (`facts_followed`, `facts_lost`, the first hundred in `lost_facts`) and of shape bindings
+    /// (`bindings_followed`, `bindings_lost`, the first hundred in `lost_bindings`), how many documents of callers moved
+    /// (`documents_moved`), and how many texts are gone of which facts were still to be extracted (`extractions_lost`); else the `reason`.
     Reprocess = "reprocess", by "the end of a reprocess",
         absent "the file was never reprocessed";
     /// The tree of summaries that the node holds: how it was made, of how many `leaves`, and its `levels`.

@@ -2,7 +2,7 @@
 use super::{IndexError, covers, postings};
 use crate::store::places::Place;
 use chrono::{DateTime, Utc};
-use sqlx::{PgConnection, types::Json};
+use sqlx::{AssertSqlSafe, PgConnection, types::Json};
 use svc_client::wire::IndexCapabilities;
 use svc_ids::{DocumentId, IndexId};
 use svc_ranking::Config;
@@ -89,10 +89,35 @@ pub async fn rename(conn: &mut PgConnection, id: IndexId, name: &str) -> sqlx::R
     sqlx::query("UPDATE search_indexes SET name = $2 WHERE id = $1").bind(id).bind(name).execute(conn).await.map(|_| ())
 }
 
+/// Half of the numbers that an index has for its documents.
+const HALF: i32 = 1 << 30;
+/// With fewer left than an eighth, a build may not have enough for all documents.
+const NEARLY_ALL: i64 = 7 << 28;
+
+/// Prepares a locked index for new numbers of all of its documents. They begin at 1 again once it has used half of them and holds none of that half; those that it
+/// holds are found meanwhile. Returns true if it holds some of that half and has nearly used up the other one too: then it has to be emptied first.
+async fn number_anew(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<bool> {
+    let (used, are_free): (i64, bool) = sqlx::query_as(
+        "SELECT coalesce(pg_sequence_last_value(('search_docno_' || $1::bigint)::regclass), 0),
+                NOT EXISTS (SELECT FROM search_index_entries WHERE index_id = $1 AND docno <= $2)
+                AND NOT EXISTS (SELECT FROM search_term_tombstones WHERE index_id = $1 AND first_doc <= $2)",
+    )
+    .bind(id)
+    .bind(HALF)
+    .fetch_one(&mut *conn)
+    .await?;
+    if used > i64::from(HALF) && are_free {
+        let restart = format!("ALTER SEQUENCE search_docno_{id} RESTART");
+        sqlx::raw_sql(AssertSqlSafe(restart)).execute(conn).await?;
+    }
+    Ok(used > NEARLY_ALL && !are_free)
+}
+
 /// Takes everything out of a locked index, to be built anew with this configuration.
 async fn empty(conn: &mut PgConnection, id: IndexId, config: &Config) -> Result<(), IndexError> {
     config.validate()?;
     clear(&mut *conn, id).await?;
+    number_anew(&mut *conn, id).await?;
     sqlx::query(
         "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = 0, avgdl_built = 0, docs = 0, tokens = 0, contents = $3,
                 built_to = 0, builds = builds + 1, replaces = true WHERE id = $1",
@@ -108,7 +133,7 @@ async fn empty(conn: &mut PgConnection, id: IndexId, config: &Config) -> Result<
 /// Has a locked index built anew with this configuration, which makes other postings. If its terms stay the same, what it holds is found
 /// until it is replaced.
 pub async fn build_anew(conn: &mut PgConnection, id: IndexId, old: &Config, config: &Config) -> Result<(), IndexError> {
-    if !old.analyzer.same_terms(&config.analyzer) {
+    if !old.analyzer.same_terms(&config.analyzer) || number_anew(&mut *conn, id).await? {
         return empty(conn, id, config).await;
     }
     config.validate()?;
@@ -145,13 +170,16 @@ async fn clear(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
     .map(|_| ())
 }
 
-/// Has the index built from the first document on; what it holds stays until it is replaced or left out.
-pub async fn rebuild(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
+/// Has a locked index of this configuration built from the first document on; what it holds stays until it is replaced or left out.
+pub async fn rebuild(conn: &mut PgConnection, id: IndexId, config: &Config) -> Result<(), IndexError> {
+    if number_anew(&mut *conn, id).await? {
+        return empty(conn, id, config).await;
+    }
     sqlx::query("UPDATE search_indexes SET built_to = 0, builds = builds + 1, replaces = true WHERE id = $1")
         .bind(id)
         .execute(conn)
-        .await
-        .map(|_| ())
+        .await?;
+    Ok(())
 }
 
 /// Has the build of an index `i` begin no later than at the first of the subtrees, by whose documents the index covers others now. A build that is

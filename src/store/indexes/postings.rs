@@ -40,6 +40,8 @@ pub struct Head {
 pub type Keyed<T> = (i32, i32, T);
 
 /// Waits until no compaction of the index runs, and keeps any from starting before the transaction ends.
+/// This lock comes before all others, also before [`AdvisoryLock::Access`](crate::store::advisory::AdvisoryLock): a compaction takes seconds, and whoever
+/// waits for its end should hold nothing that others wait for. So a transaction takes the lock of one index alone.
 pub async fn lock_compaction(conn: &mut PgConnection, index: IndexId) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('search_index_compaction:' || $1::text, 0))")
         .bind(index)
@@ -56,17 +58,22 @@ pub async fn try_lock_compaction(conn: &mut PgConnection, index: IndexId) -> sql
         .await
 }
 
-/// `count` new document numbers, ascending.
-pub async fn next_docnos(conn: &mut PgConnection, count: usize) -> sqlx::Result<Vec<i32>> {
+/// `count` new document numbers of an index, ascending; an error with the state [`NO_NUMBERS`] if it has none left.
+pub async fn next_docnos(conn: &mut PgConnection, index: IndexId, count: usize) -> sqlx::Result<Vec<i32>> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let mut docnos: Vec<i32> =
-        sqlx::query_scalar("SELECT nextval('search_docno_seq')::int FROM generate_series(1, $1)")
-            .bind(count)
-            .fetch_all(conn)
-            .await?;
+    let mut docnos: Vec<i32> = sqlx::query_scalar(
+        "SELECT nextval(('search_docno_' || $1::bigint)::regclass)::int FROM generate_series(1, $2::bigint)",
+    )
+    .bind(index)
+    .bind(count)
+    .fetch_all(conn)
+    .await?;
     docnos.sort_unstable();
     Ok(docnos)
 }
+
+/// The state of the error that [`next_docnos`] has at the end of the numbers.
+pub const NO_NUMBERS: &str = "2200H";
 
 /// From this number on, rows go by COPY rather than as parameters. Over TCP a COPY costs one delayed acknowledgement,
 /// about 40 ms, because its end is a separate packet; from here on it is worth that.

@@ -3,11 +3,15 @@ use super::{
     super::nodes::{NOT_OF_A_FILE, OF_CALLERS},
     Generation,
 };
-use crate::store::{indexes::manage, places::Place, raptor, vectors};
+use crate::store::{extraction, indexes::manage, places::Place, raptor, vectors, word::Word};
 use serde_json::Value;
 use sqlx::PgConnection;
 use std::collections::HashMap;
-use svc_ids::{DocumentId, TripleId};
+use svc_client::wire::ShapeMode;
+use svc_ids::{DocumentId, ShapeBindingId, TripleId};
+
+/// The types of tasks that callers asked for, and that do not go with the tree of a file.
+const ASKED_FOR: [&str; 2] = [raptor::RULE, extraction::TASK];
 
 /// A node under a file.
 #[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
@@ -184,17 +188,115 @@ pub async fn redirect_indexes(
     manage::follow_parts(conn, file, &new).await
 }
 
+/// Has the tasks of the generation $2 of which this holds follow it under its file $1.
+macro_rules! follow_tasks {
+    ($task:literal) => {
+        concat!(
+            "UPDATE task_queue t SET root_id = $1, scope_document_id = CASE WHEN t.scope_document_id = $2 THEN $1 ELSE t.scope_document_id END,
+                    node_path = f.key || substr(t.node_path, length($2::text) + 2), node_depth = t.node_depth + f.depth,
+                    first_leaf = f.key || substr(t.first_leaf, length($2::text) + 2), last_leaf = f.key || substr(t.last_leaf, length($2::text) + 2)
+               FROM (SELECT array_to_string(path || id, '/') || '/' AS key, cardinality(path) AS depth FROM documents WHERE id = $1) f
+              WHERE t.root_id = $2 AND ",
+            $task
+        )
+    };
+}
+
+/// Has facts extracted of the counterparts of nodes that go, where somebody asked for those of the nodes, and forgets the tasks of the others. Returns how
+/// many of these had not ended. The generation is in its place, and nobody holds one of the tasks.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn redirect_extractions(
+    conn: &mut PgConnection,
+    file: &Place,
+    counterparts: &HashMap<DocumentId, DocumentId>,
+    gone: &[DocumentId],
+) -> sqlx::Result<i64> {
+    let (old, new): (Vec<DocumentId>, Vec<DocumentId>) = counterparts.iter().unzip();
+    sqlx::query(
+        "WITH moved AS (
+             UPDATE task_queue t SET scope_document_id = d.id, node_path = array_to_string(d.path || d.id, '/') || '/', node_depth = cardinality(d.path)
+               FROM unnest($1::bigint[], $2::bigint[]) AS n(old, new) JOIN documents d ON d.id = n.new
+              WHERE t.scope_document_id = n.old AND t.task_type = $3 AND NOT t.final RETURNING t.id)
+         DELETE FROM task_intent i USING moved m WHERE i.task_id = m.id",
+    )
+    .bind(old)
+    .bind(new)
+    .bind(extraction::TASK)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query_scalar(
+        "WITH lost AS (
+             DELETE FROM task_queue WHERE scope_document_id = ANY($1) AND task_type = $2 AND (NOT final OR status = 'failed') RETURNING final)
+         SELECT count(*) FROM lost WHERE NOT final",
+    )
+    .bind(gone)
+    .bind(extraction::TASK)
+    .fetch_one(conn)
+    .await
+}
+
+/// A shape binding of a node that goes.
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
+pub struct LostBinding {
+    pub id: ShapeBindingId,
+    pub ontology_id: DocumentId,
+    pub shape: Option<String>,
+    pub document_id: DocumentId,
+    pub mode: Word<ShapeMode>,
+    /// Whoever may read the file may read the ontology.
+    pub is_shown: bool,
+    /// Where in the file the node was.
+    pub anchor: Option<Value>,
+}
+
+/// Binds the counterparts of nodes that go to the shapes that the nodes were bound to, and takes the bindings of the others away. Returns how many follow,
+/// of those that whoever may read the file may know of, and the others.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn redirect_bindings(
+    conn: &mut PgConnection,
+    file: &Place,
+    counterparts: &HashMap<DocumentId, DocumentId>,
+    gone: &[DocumentId],
+) -> sqlx::Result<(i64, Vec<LostBinding>)> {
+    let (old, new): (Vec<DocumentId>, Vec<DocumentId>) = counterparts.iter().unzip();
+    let followed = sqlx::query_scalar(
+        "WITH moved AS (
+             UPDATE shape_bindings b SET document_id = n.new FROM unnest($2::bigint[], $3::bigint[]) AS n(old, new)
+              WHERE b.document_id = n.old RETURNING b.ontology_id)
+         SELECT count(*) FROM moved m JOIN documents o ON o.id = m.ontology_id JOIN documents f ON f.id = $1 WHERE o.guard IN (0, f.guard)",
+    )
+    .bind(file.id())
+    .bind(old)
+    .bind(new)
+    .fetch_one(&mut *conn)
+    .await?;
+    let lost = sqlx::query_as(
+        "WITH lost AS (DELETE FROM shape_bindings WHERE document_id = ANY($2) RETURNING id, ontology_id, shape, document_id, mode)
+         SELECT l.id, l.ontology_id, l.shape, l.document_id, l.mode, o.guard IN (0, f.guard) AS is_shown, n.anchor
+           FROM lost l JOIN documents o ON o.id = l.ontology_id JOIN documents f ON f.id = $1
+           LEFT JOIN node_origins n ON n.document_id = l.document_id ORDER BY l.id",
+    )
+    .bind(file.id())
+    .bind(gone)
+    .fetch_all(conn)
+    .await?;
+    Ok((followed, lost))
+}
+
 /// Puts everything of a generation under its file: nodes, counts, tasks, attempts, evidence, text and vector. The tasks of the old tree
 /// go that have not ended, or that have failed and could be put back; nobody holds one of them. Summaries that somebody asked for stay
-/// wanted, and are made of the new leaves.
+/// wanted, and are made of the new leaves. Facts that are to be extracted stay wanted too.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0, root.id = generation.id.0))]
 pub async fn put_in_place(conn: &mut PgConnection, file: &Place, generation: &Generation) -> sqlx::Result<()> {
     let (id, root) = (file.id(), generation.id);
-    sqlx::query("DELETE FROM task_queue WHERE root_id = $1 AND (NOT final OR status = 'failed') AND task_type <> $2")
-        .bind(id)
-        .bind(raptor::RULE)
-        .execute(&mut *conn)
-        .await?;
+    // One index has the tasks of a root that have not ended, and another one those that have: no statement here reads the whole queue, as nobody
+    // creates meanwhile.
+    for statement in [
+        "DELETE FROM task_queue WHERE root_id = $1 AND NOT final AND task_type <> ALL($2)",
+        "DELETE FROM task_queue WHERE root_id = $1 AND final AND status = 'failed' AND task_type <> ALL($2)",
+    ] {
+        sqlx::query(statement).bind(id).bind(&ASKED_FOR[..]).execute(&mut *conn).await?;
+    }
     for statement in [
         "DELETE FROM settle_event WHERE root_id = $1",
         "DELETE FROM node_evidence WHERE document_id = $1",
@@ -207,15 +309,10 @@ pub async fn put_in_place(conn: &mut PgConnection, file: &Place, generation: &Ge
     }
     for statement in [
         "WITH was AS (DELETE FROM ingest_node WHERE document_id = $1 RETURNING priority)
-         UPDATE ingest_node SET document_id = $1, priority = (SELECT priority FROM was),
-                open_tasks = open_tasks + (SELECT count(*) FROM task_queue t WHERE t.root_id = $1 AND t.scope_document_id = $1 AND NOT t.final)
-          WHERE document_id = $2",
+         UPDATE ingest_node SET document_id = $1, priority = (SELECT priority FROM was) WHERE document_id = $2",
         "UPDATE ingest_node SET root_id = $1, parent_id = CASE WHEN parent_id = $2 THEN $1 ELSE parent_id END WHERE root_id = $2",
-        "UPDATE task_queue t SET root_id = $1, scope_document_id = CASE WHEN t.scope_document_id = $2 THEN $1 ELSE t.scope_document_id END,
-                node_path = f.key || substr(t.node_path, length($2::text) + 2), node_depth = t.node_depth + f.depth,
-                first_leaf = f.key || substr(t.first_leaf, length($2::text) + 2), last_leaf = f.key || substr(t.last_leaf, length($2::text) + 2)
-           FROM (SELECT array_to_string(path || id, '/') || '/' AS key, cardinality(path) AS depth FROM documents WHERE id = $1) f
-          WHERE t.root_id = $2",
+        follow_tasks!("NOT t.final"),
+        follow_tasks!("t.final"),
         "UPDATE task_attempts SET document_id = $1 WHERE document_id = $2",
         "UPDATE node_evidence SET document_id = $1 WHERE document_id = $2",
         "UPDATE extractions SET document_id = $1 WHERE document_id = $2",

@@ -1,11 +1,18 @@
 //! What a cancel of a file or of a task ends, and what it leaves.
-use super::{idle, long_text, of_root, waits_for_pause};
+use super::{claim, idle, long_text, of_root, waits_for_pause};
 use crate::{
-    queue::{LEASE, claimer, node},
-    support::{TestApp, Wish, invariants, sample, until},
+    queue::{LEASE, claimer, node, task},
+    support::{TestApp, Wish, invariants, place, sample, until},
 };
-use svc::{ingest::settle, store::tasks, worker::queue::PgQueue};
-use svc_actors::{Lane, Queue, TaskFailure};
+use svc::{
+    ingest::settle,
+    store::{
+        admin::{Cancel, cancel_held},
+        tasks,
+    },
+    worker::queue::PgQueue,
+};
+use svc_actors::{Lane, Queue, TaskFailure, WriteMode};
 use svc_client::wire::{DocumentPath, ErrorType, PageQuery, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath};
 
 #[tokio::test]
@@ -271,5 +278,35 @@ async fn a_cancelled_task_is_cancelled_though_its_file_cannot_be_settled_yet() {
     })
     .await;
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_cancel_does_not_read_what_other_files_have_finished() {
+    let app = idle().await;
+    let (file, other) = (node(&app, None).await, node(&app, None).await);
+    let held = task(&app, &file, WriteMode::Subtree, 0, None).await;
+    assert_eq!(claim(&app, 1).await.len(), 1);
+    let mut tx = app.pool.begin().await.unwrap();
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, status, final, ready)
+         SELECT 'test', $1::bigint, 'io', $1::bigint || '/', 0, $1::bigint, 'self', 'completed', true, false FROM generate_series(1, 50000)",
+    )
+    .bind(other.0)
+    .execute(&mut *tx)
+    .await
+    .unwrap();
+    sqlx::query("ANALYZE task_queue").execute(&mut *tx).await.unwrap();
+    let scans = "SELECT coalesce(sum(seq_scan), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname = 'task_queue'";
+    let file = place(&mut tx, file.0).await;
+    let before: i64 = sqlx::query_scalar(scans).fetch_one(&mut *tx).await.unwrap();
+    let mut asked = Vec::new();
+    for which in [Cancel::Root(&file), Cancel::Task(held)] {
+        asked.push(cancel_held(&mut tx, which).await.unwrap());
+    }
+    let after: i64 = sqlx::query_scalar(scans).fetch_one(&mut *tx).await.unwrap();
+    assert_eq!((asked, after - before), (vec![1, 0], 0), "what is held is asked to stop, once, and found by an index");
+    tx.rollback().await.unwrap();
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }

@@ -80,7 +80,12 @@ async fn a_restored_database_is_searched_and_written_as_it_is_and_not_as_it_was(
         sqlx::raw_sql(sqlx::AssertSqlSafe(copy)).execute(&pool).await.unwrap();
     }
     let term: i64 = sqlx::query_scalar("SELECT last_value FROM search_term_seq").fetch_one(&pool).await.unwrap();
-    let docno: i64 = sqlx::query_scalar("SELECT last_value FROM search_docno_seq").fetch_one(&pool).await.unwrap();
+    let numbers = format!("search_docno_{index}");
+    let docno: i64 = sqlx::query_scalar("SELECT pg_sequence_last_value($1::text::regclass)")
+        .bind(&numbers)
+        .fetch_one(&pool)
+        .await
+        .unwrap();
 
     // What is lost was written, sealed and searched, and so is remembered.
     put(&pool, &cache, index, &[(2, "common lost".to_owned()), (3, "common lost again".to_owned())]).await;
@@ -90,8 +95,8 @@ async fn a_restored_database_is_searched_and_written_as_it_is_and_not_as_it_was(
         let back = format!("DELETE FROM {table}; INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE backup_{table}");
         sqlx::raw_sql(sqlx::AssertSqlSafe(back)).execute(&pool).await.unwrap();
     }
-    for (sequence, value) in [("search_term_seq", term), ("search_docno_seq", docno)] {
-        sqlx::query("SELECT setval($1::regclass, $2)").bind(sequence).bind(value).execute(&pool).await.unwrap();
+    for (sequence, value) in [("search_term_seq", term), (&*numbers, docno)] {
+        sqlx::query("SELECT setval($1::text::regclass, $2)").bind(sequence).bind(value).execute(&pool).await.unwrap();
     }
 
     // Another process writes other documents: the generation is the same, and the ids of terms belonged to others

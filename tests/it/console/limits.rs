@@ -13,7 +13,7 @@ use svc::store::workers::{self, WorkerRow};
 use svc_actors::WriteMode;
 use svc_client::{
     Json,
-    wire::{ApiTokenPath, DocumentPath, GrantPath, GrantRight, PrincipalPath, WaitQuery},
+    wire::{ApiTokenPath, DocumentPath, GrantPath, GrantRight, NewDocument, PrincipalPath, WaitQuery},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,6 +158,18 @@ async fn waiting(app: &TestApp, title: &str) -> i64 {
     app.client.create_document(WaitQuery::default(), Json(document(title, "Text."))).await.unwrap().document.id
 }
 
+/// Has an attempt at the task of a document end.
+async fn attempted(app: &TestApp, id: i64) {
+    sqlx::query(
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, worker, started_at, param_fingerprint)
+         SELECT scope_document_id, id, task_type, 1, 'lease_lost', 'w', now(), '' FROM task_queue WHERE scope_document_id = $1",
+    )
+    .bind(id)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_ends_here_ends_for_its_live_pages_at_once() {
     let app = idle().await;
@@ -261,12 +273,11 @@ async fn the_page_of_a_principal_is_told_of_news_only_when_there_is_some() {
         .await;
     };
     hears(": quiet").await;
-    // It is queued, which no event tells of everyone's work.
-    let root = node(&app, None).await;
-    task(&app, &root, WriteMode::Itself, 0, None).await;
+    let heron = waiting(&app, "Heron").await;
     hears("event: changed").await;
     hears(": quiet").await;
-    waiting(&app, "Heron").await;
+    // What is ingested changes before an event says so.
+    attempted(&app, heron).await;
     hears("event: changed").await;
     hears(": quiet").await;
     let closed = waiting(&app, "Closed").await;
@@ -274,7 +285,40 @@ async fn the_page_of_a_principal_is_told_of_news_only_when_there_is_some() {
     hears(": quiet").await;
     grant(&app, &who, closed, GrantRight::Read).await;
     hears("event: changed").await;
-    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    sqlx::raw_sql("DELETE FROM task_attempts; DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_a_principal_is_told_nothing_of_what_it_may_not_read() {
+    let app = idle().await;
+    drop(svc::events::sequencer::start(app.pool.clone()));
+    let console = Console::of(&app).await;
+    let who = someone(&app, "viewer").await;
+    let folder = waiting(&app, "Folder").await;
+    app.client.protect_document(DocumentPath { id: folder }).await.unwrap();
+    let cookie = console.sign_in(&who.secret).await;
+    let answer = http().get(format!("{}/live", console.base)).header("cookie", &cookie).send().await.unwrap();
+    let mut stream = answer.bytes_stream();
+    let mut hear = async || -> String {
+        let piece = stream.next().await.unwrap().unwrap();
+        String::from_utf8(piece.to_vec()).unwrap()
+    };
+    until("the first quiet piece", async || hear().await.contains(": quiet").then_some(())).await;
+    for _ in 0..2 {
+        let new = NewDocument { parent_id: Some(folder), ..document("Hidden", "Text.") };
+        let id = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().document.id;
+        attempted(&app, id).await;
+        // Between two pieces the service looks once for what happened.
+        for _ in 0..3 {
+            let heard = hear().await;
+            assert!(!heard.contains("changed"), "{heard}");
+        }
+    }
+    waiting(&app, "Heron").await;
+    until("news of what it may read", async || hear().await.contains("event: changed").then_some(())).await;
+    sqlx::raw_sql("DELETE FROM task_attempts; DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     console.end().await;
     app.end().await;
 }

@@ -1,14 +1,23 @@
 //! Summaries that a language model writes.
-use super::{evidence, file, refused, summarise};
-use crate::support::{
-    TestApp, Wish,
-    llm::{Asked, Llm, Reply},
+use super::{evidence, file, refused, summarise, three_topics};
+use crate::{
+    edits::patched,
+    support::{
+        TestApp, Wish,
+        llm::{Asked, Llm, Reply},
+        until,
+    },
 };
-use std::collections::BTreeSet;
+use serde_json::json;
+use std::{collections::BTreeSet, sync::Arc};
 use svc_client::{
-    Code, OptionalJson,
-    wire::{DocumentPath, DocumentResponse, RaptorRequest, RaptorTree, TaskQuery, WaitQuery},
+    Code, FileUpload, OptionalJson,
+    wire::{
+        DocumentPath, DocumentResponse, RaptorRequest, RaptorTree, TaskPath, TaskQuery, TaskStatus, UploadQuery,
+        WaitQuery,
+    },
 };
+use tokio::sync::Notify;
 
 const TOKENS: u32 = 60;
 
@@ -138,5 +147,37 @@ async fn who_wants_a_language_model_and_has_none_is_refused_and_nothing_is_queue
         OptionalJson(Some(request(None))),
     );
     assert_eq!(made.await.unwrap().tree.unwrap().by_model, 0);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_title_that_changes_while_summaries_are_written_is_in_none_of_them() {
+    let llm = Llm::start().await;
+    llm.will_say(tell);
+    let app = app(&llm).await;
+    let folder = app.create("Folder", "", None).await.id;
+    let query = UploadQuery { parent_id: Some(folder), ..UploadQuery::default() };
+    let upload = FileUpload::from_bytes("topics.md", three_topics(), None);
+    let id = app.client.upload_file(query, upload).await.unwrap().document_id;
+    app.settled(id).await;
+    let first = app.subtree(id).await.into_iter().find(|document| document.usetype == "chunk").unwrap();
+    let released = Arc::new(Notify::new());
+    let mut held = Some(released.clone());
+    llm.will_say(move |call| match held.take() {
+        Some(released) => tell(call).held(&released),
+        None => tell(call),
+    });
+    let asked = OptionalJson(Some(request(Some(true))));
+    let task = app.client.make_raptor(DocumentPath { id: folder }, WaitQuery::default(), asked).await.unwrap().task_id;
+    until("the first question", async || (!llm.asked().is_empty()).then_some(())).await;
+    patched(&app, first.id, json!({"title": "Another title"})).await;
+    released.notify_one();
+    let ended = until("the summaries", async || {
+        Some(app.client.read_task(TaskPath { id: task }).await.unwrap()).filter(|task| task.finished)
+    });
+    assert_eq!(ended.await.status, TaskStatus::Completed);
+    let made: Vec<DocumentResponse> =
+        app.subtree(folder).await.into_iter().filter(|document| document.usetype == "summary").collect();
+    assert!(!made.is_empty() && made.iter().all(|summary| summary.title != first.title), "{made:?}");
     app.end().await;
 }

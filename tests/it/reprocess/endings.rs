@@ -253,3 +253,36 @@ async fn others_create_while_the_tree_that_was_replaced_is_deleted() {
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_tree_takes_its_place_without_reading_the_tasks_of_other_files() {
+    let app = TestApp::start().await;
+    let id = ingested(&app, None).await;
+    let other = app.create("Note", "A note on herons.", None).await.id;
+    nearly_done(&app, id).await;
+    let mut tx = app.pool.begin().await.unwrap();
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, status, final, ready)
+         SELECT 'test', $1::bigint, 'io', $1::bigint || '/', 0, $1::bigint, 'self', 'completed', true, false FROM generate_series(1, 50000)",
+    )
+    .bind(other)
+    .execute(&mut *tx)
+    .await
+    .unwrap();
+    sqlx::query("ANALYZE task_queue").execute(&mut *tx).await.unwrap();
+    let file = place(&mut tx, id).await;
+    let generation = store::reprocess::running(&mut tx, DocumentId(id)).await.unwrap().unwrap();
+    let scans = "SELECT coalesce(sum(seq_scan), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname = 'task_queue'";
+    let before: i64 = sqlx::query_scalar(scans).fetch_one(&mut *tx).await.unwrap();
+    store::reprocess::put_in_place(&mut tx, &file, &generation).await.unwrap();
+    let after: i64 = sqlx::query_scalar(scans).fetch_one(&mut *tx).await.unwrap();
+    assert_eq!(after - before, 0, "the tasks of a file are found by an index");
+    let tasks = "SELECT count(*) FILTER (WHERE root_id = $1 AND final) > 0, count(*) FILTER (WHERE root_id = $2) FROM task_queue";
+    let tasks: (bool, i64) = sqlx::query_as(tasks).bind(id).bind(generation.id).fetch_one(&mut *tx).await.unwrap();
+    assert_eq!(tasks, (true, 0), "what has ended came along");
+    tx.rollback().await.unwrap();
+    resume(&app, "summarize").await;
+    until("the new tree", async || (evidence(&app, id, "reprocess").await["state"] == "done").then_some(())).await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}

@@ -40,6 +40,8 @@ pub enum Reply {
     Hold(Vec<u8>),
     /// Thinks for a while before it answers.
     Late(Duration, Box<Reply>),
+    /// Answers once the test lets it.
+    Held(Arc<Notify>, Box<Reply>),
 }
 
 impl Asked {
@@ -53,6 +55,11 @@ impl Reply {
     /// The same reply, this much later.
     pub fn after(self, time: Duration) -> Reply {
         Reply::Late(time, Box::new(self))
+    }
+
+    /// The same reply, once the test lets it go.
+    pub fn held(self, released: &Arc<Notify>) -> Reply {
+        Reply::Held(released.clone(), Box::new(self))
     }
 
     /// A text whose end the endpoint cut off.
@@ -154,12 +161,21 @@ async fn answer(mut stream: TcpStream, script: Script, asked: Arc<Mutex<Vec<Aske
     let call = Asked { head, body: serde_json::from_slice(&body).unwrap() };
     let mut reply = (script.lock().unwrap())(&call);
     asked.lock().unwrap().push(call);
-    while let Reply::Late(time, then) = reply {
-        tokio::time::timeout(time, std::future::pending::<()>()).await.unwrap_err();
-        reply = *then;
-    }
+    let reply = loop {
+        match reply {
+            Reply::Late(time, then) => {
+                tokio::time::timeout(time, std::future::pending::<()>()).await.unwrap_err();
+                reply = *then;
+            }
+            Reply::Held(released, then) => {
+                released.notified().await;
+                reply = *then;
+            }
+            now => break now,
+        }
+    };
     match reply {
-        Reply::Late(..) => unreachable!("it was waited for"),
+        Reply::Late(..) | Reply::Held(..) => unreachable!("it was waited for"),
         Reply::Bytes(bytes) => {
             let _ = stream.write_all(&bytes).await;
             let _ = stream.shutdown().await;

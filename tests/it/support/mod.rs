@@ -56,7 +56,7 @@ use svc_client::{
 use svc_ids::DocumentId;
 use svc_models::Engine;
 use svc_ranking::AnalyzerConfig;
-pub use workbook::{workbook, workbook_of_sheets};
+pub use workbook::{workbook, workbook_of_rows, workbook_of_sheets};
 
 pub const TOKEN: &str = "test-owner-token";
 /// This only ends a test that hangs; no test waits this long if the code is right.

@@ -16,7 +16,12 @@ pub fn workbook<T: AsRef<str>>(rows: &[Vec<T>]) -> Vec<u8> {
         }
         data.push_str("</row>");
     }
-    package(&[data], &[])
+    workbook_of_rows("Sheet1", data)
+}
+
+/// A workbook of one sheet with this name, and with rows as the file has them.
+pub fn workbook_of_rows(name: &str, rows: String) -> Vec<u8> {
+    package(&[(name.to_owned(), rows)], &[])
 }
 
 /// A workbook with sheets `Sheet1`, `Sheet2` and so on. All sheets have the same rows of texts from one shared table,
@@ -27,14 +32,16 @@ pub fn workbook_of_sheets(sheets: usize, rows: usize, texts: &[String]) -> Vec<u
         let text = |column: usize| (2 * row + column) % texts.len();
         data += &format!("<row><c t=\"s\"><v>{}</v></c><c t=\"s\"><v>{}</v></c></row>", text(0), text(1));
     }
-    package(&vec![data; sheets], texts)
+    let sheets: Vec<_> = (1..=sheets).map(|number| (format!("Sheet{number}"), data.clone())).collect();
+    package(&sheets, texts)
 }
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-fn package(sheets: &[String], texts: &[String]) -> Vec<u8> {
+/// Sheets are their names with their rows.
+fn package(sheets: &[(String, String)], texts: &[String]) -> Vec<u8> {
     let kind = "application/vnd.openxmlformats-officedocument.spreadsheetml";
     let relation = |id: &str, what: &str, target: &str| {
         format!("<Relationship Id=\"{id}\" Type=\"{OFFICE}/{what}\" Target=\"{target}\"/>")
@@ -43,10 +50,10 @@ fn package(sheets: &[String], texts: &[String]) -> Vec<u8> {
     let part =
         |name: &str, what: &str| format!("<Override PartName=\"/xl/{name}.xml\" ContentType=\"{kind}.{what}+xml\"/>");
     let (mut types, mut tabs, mut links) = (part("workbook", "sheet.main"), String::new(), String::new());
-    for number in 1..=sheets.len() {
+    for (number, (title, _)) in (1..).zip(sheets) {
         let (name, id) = (format!("worksheets/sheet{number}"), format!("rId{number}"));
         types += &part(&name, "worksheet");
-        tabs += &format!("<sheet name=\"Sheet{number}\" sheetId=\"{number}\" r:id=\"{id}\"/>");
+        tabs += &format!("<sheet name=\"{title}\" sheetId=\"{number}\" r:id=\"{id}\"/>");
         links += &relation(&id, "worksheet", &format!("{name}.xml"));
     }
     let mut members =
@@ -62,7 +69,7 @@ fn package(sheets: &[String], texts: &[String]) -> Vec<u8> {
     members.push(("xl/workbook.xml".to_owned(), workbook));
     members
         .push(("[Content_Types].xml".to_owned(), format!("<Types xmlns=\"{PACKAGE}/content-types\">{types}</Types>")));
-    for (number, data) in (1..).zip(sheets) {
+    for (number, (_, data)) in (1..).zip(sheets) {
         let sheet = format!("<worksheet xmlns=\"{MAIN}\"><sheetData>{data}</sheetData></worksheet>");
         members.push((format!("xl/worksheets/sheet{number}.xml"), sheet));
     }

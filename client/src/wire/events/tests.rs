@@ -34,7 +34,7 @@ body is `{\"type\": kind, \"timestamp\": at, \"data\": {\"seq\", \"document_id\"
 * Anything but 2xx within 20 seconds is a failure, also a redirect. It is tried at once, after 5 s, 5 min, 30 min, 2, 5, 10, 14, 20
   and 24 h, or later if the receiver sends `Retry-After`; then the delivery is dead, and `POST /webhooks/deliveries/{id}/retry`
   sends it again. `webhook-id` is the same in every try: a receiver may see it twice.
-* 410, or a week in which everything fails, switches the webhook off.
+* 410, or a week in which everything fails, switches the webhook off. What waits for it is dead then.
 * `ingest.nodes` is sent only if `kinds` names it.
 * What is sent is chosen by the rights that its creator has then. A principal has webhooks of its own; the owner sees all.
 * Only https addresses in public networks are called, unless SVC_WEBHOOK_PRIVATE is on.

@@ -153,6 +153,22 @@ fn what_is_ticked_or_chosen_in_a_form_is_text() {
 }
 
 #[test]
+fn texts_in_many_open_fields_are_read_one_by_one() {
+    let part = |kind: &str| format!(r#"<w:fldChar w:fldCharType="{kind}"/>"#);
+    let open = (part("begin") + &part("separate")).repeat(50_000);
+    let ticked =
+        r#"<w:fldChar w:fldCharType="begin"><w:ffData><w:checkBox><w:checked/></w:checkBox></w:ffData></w:fldChar>"#;
+    let body = [
+        "<w:p><w:r>".to_owned(),
+        open,
+        "<w:t>a</w:t>".repeat(200_000),
+        format!("{ticked}{}{ticked}{}<w:t>typed</w:t>{}", part("end"), part("separate"), part("end")),
+        "</w:r></w:p>".to_owned(),
+    ];
+    assert_eq!(read(&body.concat()).text, "a".repeat(200_000) + "☒typed");
+}
+
+#[test]
 fn mathematics_and_ruby_are_text() {
     let body = "<w:p><m:oMathPara><m:oMath><m:r><m:rPr/><w:rPr/><m:t>x=1</m:t></m:r></m:oMath></m:oMathPara>\
         <w:r><w:ruby><w:rubyPr/><w:rt><w:r><w:t>かん</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>漢</w:t></w:r></w:rubyBase></w:ruby></w:r></w:p>";

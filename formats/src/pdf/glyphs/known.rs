@@ -1,6 +1,9 @@
 //! What fonts tell of glyphs.
 use super::weights::stroke;
-use crate::pdf::unicode::{Guess, Unicode};
+use crate::{
+    docx::symbols,
+    pdf::unicode::{Guess, Unicode},
+};
 use hayro_interpret::{
     font::{Glyph as Drawn, OutlineGlyph},
     hayro_cmap::BfString,
@@ -51,7 +54,7 @@ impl Known {
     pub(super) fn get(&mut self, glyph: &Drawn<'_>, unicode: &Unicode) -> &Told {
         let (strokes, pieces) = (&mut self.strokes, &mut self.pieces);
         let mut ask = || {
-            let text = glyph.as_unicode().or_else(|| unicode.lookup(glyph));
+            let text = glyph.as_unicode().or_else(|| unicode.lookup(glyph)).map(|text| as_shown(text, glyph));
             let guess = if text.is_none() { unicode.guess(glyph) } else { None };
             match glyph {
                 Drawn::Outline(outline) => {
@@ -75,6 +78,26 @@ impl Known {
             (*run, *told) = (self.run, asked);
         }
         told
+    }
+}
+
+/// The character that a font of symbols shows for one of the private area. Where the font is not known, only the bullet is.
+fn as_shown(text: BfString, glyph: &Drawn<'_>) -> BfString {
+    let BfString::Char(private @ '\u{F020}'..='\u{F0FF}') = text else { return text };
+    let Drawn::Outline(outline) = glyph else { return text };
+    let name = outline.font_data().and_then(|font| font.postscript_name).unwrap_or_default();
+    let font = match name.split([',', '-']).next() {
+        Some("Symbol" | "SymbolMT") => "Symbol",
+        Some("Wingdings") => "Wingdings",
+        Some("Wingdings2") => "Wingdings 2",
+        Some("Wingdings3") => "Wingdings 3",
+        Some("Webdings") => "Webdings",
+        _ => "",
+    };
+    match symbols::shown(private.encode_utf8(&mut [0; 4]), font).chars().next() {
+        Some('\u{F0B7}') => BfString::Char('•'),
+        Some(shown) => BfString::Char(shown),
+        None => text,
     }
 }
 

@@ -3,7 +3,7 @@
 use unicode_normalization::char::is_combining_mark;
 
 /// The number of right-to-left letters minus the number of left-to-right letters.
-pub(super) fn balance(text: &str) -> i64 {
+pub(in crate::pdf) fn balance(text: &str) -> i64 {
     text.chars()
         .map(|character| match class(character) {
             Class::Left => 1,
@@ -52,12 +52,19 @@ fn class(character: char) -> Class {
 /// The order in which the glyphs of a row, given from left to right, are read: their indices, and whether each is in
 /// right-to-left text.
 pub(super) fn logical_order(units: &[&str]) -> Vec<(usize, bool)> {
+    ordered(units, units.iter().map(|unit| balance(unit)).sum::<i64>() > 0)
+}
+
+/// The order in which units of a line that is read to the left, given as they are read, stand from left to right.
+pub(in crate::pdf) fn drawn_order(units: &[&str]) -> Vec<(usize, bool)> {
+    ordered(units, true)
+}
+
+fn ordered(units: &[&str], base_left: bool) -> Vec<(usize, bool)> {
     let classes: Vec<Class> = units
         .iter()
         .map(|unit| unit.chars().map(class).find(|class| *class != Class::Neutral).unwrap_or(Class::Neutral))
         .collect();
-    let balance: i64 = units.iter().map(|unit| balance(unit)).sum();
-    let base_left = balance > 0;
     let runs_left = resolve(&classes, units, base_left);
     let mut order = Vec::with_capacity(units.len());
     let mut runs = Vec::new();
@@ -138,7 +145,7 @@ fn joins_number(classes: &[Class], units: &[&str], index: usize) -> bool {
 }
 
 /// The character that right-to-left text means by the drawn one.
-pub(super) fn mirrored(character: char) -> char {
+pub(in crate::pdf) fn mirrored(character: char) -> char {
     match character {
         '(' => ')',
         ')' => '(',

@@ -3,7 +3,7 @@
 //! For nearly every producer the order of drawing is the order of reading, so it is kept unless the positions
 //! contradict it: columns drawn across, rows drawn by column, a footer drawn first. Text of each direction is laid out
 //! in a frame of its own, turned so that its lines run right and follow each other downwards. The frame with the most
-//! glyphs comes first.
+//! glyphs comes first. Lines that are turned only a little otherwise than more of the text are in its frame.
 
 mod bidi;
 mod columns;
@@ -17,13 +17,17 @@ mod tables;
 
 use super::glyphs::{Glyph, PageGlyphs};
 use crate::Table;
-pub(super) use bidi::as_drawn;
+pub(super) use bidi::{as_drawn, balance, drawn_order, mirrored};
 pub use hyphens::join_lines;
 use kurbo::{Point, Rect, Vec2};
-use std::ops::Range;
+use rustc_hash::FxHashMap;
+use std::{cmp::Reverse, ops::Range};
 
 /// Fewer glyphs of one slant are letters along a curve, for example, and make no lines of their own.
 const FEWEST: usize = 3;
+/// How many degrees lines of one frame may be apart. Engines that read a scan measure the slant of each line by itself, and make short
+/// ones level.
+const TILT: i32 = 2;
 
 /// The text of a page.
 #[derive(Default)]
@@ -116,25 +120,28 @@ pub(super) fn lay_out(page: &PageGlyphs) -> Laid {
 
 /// The frames, each with its angle, the one with most glyphs first, and the glyphs without a frame.
 fn frames(page: &PageGlyphs) -> (Vec<(i32, Vec<Spot>)>, Vec<u32>) {
+    let tilted = tilted(page);
     let mut frames: Vec<(i32, Vec<Spot>)> = Vec::new();
-    let mut by_angle = rustc_hash::FxHashMap::default();
+    let mut by_angle = FxHashMap::default();
     // Nearly always it is the frame of the glyph before.
     let mut last = None;
     for (index, glyph) in page.glyphs.iter().enumerate() {
-        let (frame, turn) = match last {
-            Some((direction, frame, turn)) if direction == glyph.direction => (frame, turn),
+        let (frame, turn, line) = match last {
+            Some((direction, frame, turn, line)) if direction == glyph.direction => (frame, turn, line),
             _ => {
-                // Angles are rounded to a degree.
-                let angle = (glyph.direction.atan2().to_degrees().round() as i32).rem_euclid(360);
+                let own = angle(glyph);
+                let within = tilted.get(&own).copied();
+                let angle = within.unwrap_or(own);
                 let frame = *by_angle.entry(angle).or_insert_with(|| {
                     frames.push((angle, Vec::new()));
                     frames.len() - 1
                 });
-                (frame, Turn::by(angle))
+                (frame, Turn::by(angle), within.map(|_| glyph.origin))
             }
         };
-        last = Some((glyph.direction, frame, turn));
-        frames[frame].1.push(spot(glyph, index as u32, turn));
+        let line = line.map(|begin| if is_on_line(glyph, begin) { begin } else { glyph.origin });
+        last = Some((glyph.direction, frame, turn, line));
+        frames[frame].1.push(spot(glyph, index as u32, turn, line));
     }
     let mut strays = Vec::new();
     frames.retain(|(_, spots)| {
@@ -151,8 +158,51 @@ fn frames(page: &PageGlyphs) -> (Vec<(i32, Vec<Spot>)>, Vec<u32>) {
     (frames, strays)
 }
 
-fn spot(glyph: &Glyph, index: u32, turn: Turn) -> Spot {
-    let (start, baseline) = turn.apply(glyph.origin);
+/// The angle of a glyph's line, rounded to a degree.
+fn angle(glyph: &Glyph) -> i32 {
+    (glyph.direction.atan2().to_degrees().round() as i32).rem_euclid(360)
+}
+
+/// The angles of lines that are in a frame of another angle, with that angle.
+fn tilted(page: &PageGlyphs) -> FxHashMap<i32, i32> {
+    let mut glyphs = [0usize; 360];
+    let mut last = None;
+    for glyph in &page.glyphs {
+        let own = match last {
+            Some((direction, own)) if direction == glyph.direction => own,
+            _ => angle(glyph),
+        };
+        last = Some((glyph.direction, own));
+        glyphs[own as usize] += 1;
+    }
+    let mut angles: Vec<i32> = (0..360).filter(|own| glyphs[*own as usize] >= FEWEST).collect();
+    angles.sort_by_key(|own| Reverse(glyphs[*own as usize]));
+    let (mut kept, mut tilted): (Vec<i32>, FxHashMap<i32, i32>) = (Vec::new(), FxHashMap::default());
+    for own in angles {
+        let apart = |other: i32| (own - other).rem_euclid(360).min((other - own).rem_euclid(360));
+        match kept.iter().copied().find(|other| apart(*other) <= TILT) {
+            Some(within) => {
+                tilted.insert(own, within);
+            }
+            None => kept.push(own),
+        }
+    }
+    tilted
+}
+
+/// Whether a glyph stands on the line that begins here.
+fn is_on_line(glyph: &Glyph, begin: Point) -> bool {
+    (glyph.origin - begin).cross(glyph.direction).abs() < glyph.size
+}
+
+/// A glyph in its frame. On a line that is turned otherwise it stands as far from where its `line` begins as on the page.
+fn spot(glyph: &Glyph, index: u32, turn: Turn, line: Option<Point>) -> Spot {
+    let (mut start, mut baseline) = turn.apply(line.unwrap_or(glyph.origin));
+    if let Some(begin) = line {
+        let from = glyph.origin - begin;
+        start += from.dot(glyph.direction);
+        baseline += glyph.direction.cross(from);
+    }
     Spot { glyph: index, start, end: start + glyph.advance, baseline, size: glyph.size }
 }
 

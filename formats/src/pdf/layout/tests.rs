@@ -169,6 +169,43 @@ fn turned_text_reads_as_if_upright() {
     assert_eq!(lay_out(&both).text, "the page's own text runs along\n\na stamp", "that of most glyphs first");
 }
 
+/// What is drawn on one page after the other, on one.
+fn together(pages: Vec<PageGlyphs>) -> PageGlyphs {
+    let mut all = PageGlyphs::default();
+    for page in pages {
+        let shift = all.text.len() as u32;
+        all.text.push_str(&page.text);
+        let moved = |glyph: Glyph| Glyph { text: glyph.text.start + shift..glyph.text.end + shift, ..glyph };
+        all.glyphs.extend(page.glyphs.into_iter().map(moved));
+    }
+    all
+}
+
+#[test]
+fn lines_of_a_scan_that_are_tilted_by_different_angles_are_read_from_top_to_bottom() {
+    for degrees in [0.7, -0.7, 1.6] {
+        let tilt = Vec2::from_angle(f64::to_radians(degrees));
+        let level = Vec2::new(1.0, 0.0);
+        let body = |lines: [&str; 2], y: f64| page(&[(lines[0], 0.0, y, 10.0), (lines[1], 0.0, y + 12.0, 10.0)], tilt);
+        let heading = |text: &str, y: f64| page(&[(text, 0.0, y, 14.0)], level);
+        let first = ["The first paragraph goes on for a long line of many words that", "stay together"];
+        let second = ["The second one is as long as that, and a heading is above it so", "that all is read"];
+        let scan =
+            together(vec![heading("Ducks", 10.0), body(first, 40.0), heading("Geese", 100.0), body(second, 130.0)]);
+        let expected = format!("Ducks\n\n{}\n\nGeese\n\n{}", first.join("\n"), second.join("\n"));
+        assert_eq!(lay_out(&scan).text, expected, "tilted by {degrees} degrees");
+    }
+}
+
+#[test]
+fn a_long_line_that_is_tilted_within_a_frame_stays_a_line() {
+    let tilt = Vec2::from_angle(f64::to_radians(1.4));
+    let lines: Vec<String> = (0..4).map(|at| format!("line {at} {}", "of many words ".repeat(6).trim_end())).collect();
+    let set: Vec<Set<'_>> = (0..4).map(|at| (lines[at].as_str(), 0.0, 50.0 + 12.0 * at as f64, 10.0)).collect();
+    let scan = together(vec![page(&set[..1], tilt), page(&set[1..], Vec2::new(1.0, 0.0))]);
+    assert_eq!(lay_out(&scan).text, lines.join("\n"));
+}
+
 #[test]
 fn text_that_runs_left_is_made_logical() {
     // This is how it is on the page, from left to right.

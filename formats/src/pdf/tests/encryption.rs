@@ -1,6 +1,7 @@
 //! Files that are encrypted in part, or that no password opens.
 
 use super::*;
+use crate::Secret;
 
 const SHOWN: &str = "plain as day";
 
@@ -57,5 +58,25 @@ fn what_is_encrypted_for_certificates_is_said_to_be() {
         assert!(patterns.holds(Pattern::IsEncrypted));
         let refused = crate::refusal(crate::Format::Pdf, Cursor::new(&bytes), &patterns);
         assert_eq!(refused, Some(error));
+    }
+}
+
+#[test]
+fn either_password_opens_a_file_of_every_older_cipher() {
+    for (file, owner) in [
+        (include_bytes!("../files/owner-r2.pdf").as_slice(), "otter"),
+        (include_bytes!("../files/owner-r3.pdf").as_slice(), "crème"),
+        // Its pages are in packed objects, which are encrypted too.
+        (include_bytes!("../files/owner-r4.pdf").as_slice(), "otter"),
+    ] {
+        let with = |password: &str| {
+            let (limits, password) = (limits(), Secret::new(password));
+            extract(Cursor::new(file), Access { password: Some(&password), ..Access::from(&limits) })
+                .map(|read| read.text)
+        };
+        for password in [owner, "heron"] {
+            assert_eq!(with(password).as_deref(), Ok("The owner opens this, too."), "{password}");
+        }
+        assert_eq!(with("stork"), Err(FormatError::Encrypted { format: crate::Format::Pdf }));
     }
 }

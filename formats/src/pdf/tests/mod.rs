@@ -2,6 +2,7 @@
 
 mod builder;
 mod encryption;
+mod glyphs;
 mod images;
 
 use super::*;
@@ -145,6 +146,27 @@ fn a_picture_of_a_page_is_scanned_in_strips_too() {
 }
 
 #[test]
+fn a_picture_of_a_page_is_scanned_whatever_is_stamped_on_it() {
+    let stamp = "Case 1:20-cv-01234 Page 3 of 9";
+    let pdf = |entries: &str, height: u32, text: &str| {
+        let image = "/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8";
+        let content = format!("q 600 0 0 {height} 0 0 cm /Im Do Q {text}");
+        Pdf::new().page_with(entries, &content).object(90, "<< /Im 101 0 R >>").stream(101, image, "x")
+    };
+    let edge = lines(50, 785, 8, &[stamp]);
+    let stamped = read(pdf("", 800, &edge));
+    assert_eq!((&stamped.facts["scanned_pages"][0], stamped.text.as_str()), (&1.into(), stamp));
+    let patterns = probed(pdf("", 800, &edge));
+    assert!(patterns.holds(Pattern::IsScanned) && patterns.holds(Pattern::HasTextLayer), "nobody need read the stamp");
+    let field = "/Annots [<< /Subtype /Widget /Rect [150 400 450 420] /FT /Tx /V (What was filled in) >>]";
+    assert!(read(pdf(field, 800, "")).facts.contains_key("scanned_pages"), "a form on paper");
+    let middle = lines(50, 400, 12, &["A slide with a picture behind its text"]);
+    for (height, text, what) in [(800, &middle, "a slide"), (500, &edge, "a figure below the head of its page")] {
+        assert!(!read(pdf("", height, text)).facts.contains_key("scanned_pages"), "{what}");
+    }
+}
+
+#[test]
 fn turned_pages_read_as_they_are_seen() {
     // The text runs along the sheet's long side, and the page's own rotation makes it upright.
     let sideways =
@@ -276,6 +298,33 @@ fn what_was_filled_in_is_text_where_no_program_has_drawn_it() {
 }
 
 #[test]
+fn a_value_that_is_a_stream_is_text_too() {
+    let field = |top: u32, more: &str| format!("<< /Subtype /Widget /Rect [150 {} 450 {top}] {more} >>", top - 20);
+    let annotations = [
+        field(712, "/FT /Tx /V 101 0 R"),
+        field(672, "/Parent 102 0 R"),
+        // What it has from above is over the limits, and the page has its other text.
+        field(632, "/Parent 104 0 R"),
+    ];
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&vec![b'a'; 64 << 20]).unwrap();
+    let bomb: String = encoder.finish().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+    let labels = [(700, "Name:"), (660, "Town:"), (620, "Notes:")];
+    let labels = labels.map(|(top, label)| lines(50, top, 12, &[label])).concat();
+    let read = read(
+        Pdf::new()
+            .page_with(&format!("/Annots [{}]", annotations.join(" ")), &labels)
+            .stream(101, "", "Ada Lovelace")
+            .object(102, "<< /FT /Tx /V 103 0 R >>")
+            .stream(103, "/Filter /ASCIIHexDecode", "FEFF004C006F006E0064006F006E>")
+            .object(104, "<< /FT /Tx /V 105 0 R >>")
+            .stream(105, "/Filter [/ASCIIHexDecode /FlateDecode]", &bomb),
+    );
+    let lines: Vec<&str> = read.text.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines, ["Name: Ada Lovelace", "Town: London", "Notes:"]);
+}
+
+#[test]
 fn what_stands_off_the_page_is_not_on_it() {
     let both = lines(50, 700, 12, &["on the page"]) + &lines(50, 1500, 12, &["above it"]);
     assert_eq!(read(Pdf::new().page(&both)).text, "on the page");
@@ -401,6 +450,14 @@ fn streams_of_any_packing_are_held_to_the_limits() {
     assert_eq!(refused(named), Some(Limit::ZipRatio), "a font's map");
     let objects = Pdf::new().page("").stream(101, &format!("/Type /ObjStm /N 1 /First 4 {packed}"), &bomb);
     assert_eq!(read(objects).text, "", "what nothing leads to is not unpacked");
+    let attached = "<< /Subtype /FileAttachment /Rect [0 0 9 9] /FS << /EF << /F 101 0 R >> >> >>";
+    let page = |annotation: &str| {
+        let annotations = format!("/Annots [{annotation}]");
+        Pdf::new().page_with(&annotations, &lines(50, 700, 12, &["text"])).stream(101, packed, &bomb)
+    };
+    assert_eq!(read(page(attached)).text, "text", "an attached file is not unpacked");
+    let shown = "<< /Subtype /Stamp /Rect [0 0 9 9] /AS /EF /AP << /N << /EF 101 0 R >> >> >>";
+    assert_eq!(refused(page(shown)), Some(Limit::ZipRatio), "an appearance of that name");
 }
 
 /// Rows of cells 100 points apart from `y` down, with lines between them if they are `ruled`.

@@ -238,7 +238,7 @@ impl Scanner<'_> {
                 return true;
             }
             'y' | 'm' | 'd' | 'h' | 's' => {
-                let count = self.rest.chars().take_while(|next| next.eq_ignore_ascii_case(&ascii)).count();
+                let count = run(self.rest);
                 self.tokens.push(match ascii {
                     'y' => Token::Year(count),
                     'm' => Token::Month(count),
@@ -262,10 +262,19 @@ impl Scanner<'_> {
             }
             '0' | '#' | '?' => self.tokens.push(Token::Digit(ascii as u8)),
             '1'..='9' => self.tokens.push(Token::Numeral(ascii as u8)),
+            // East Asian versions write the day of the week so.
+            'a' if matches!(run(self.rest), 3 | 4) => {
+                let count = run(self.rest);
+                self.tokens.push(Token::Day(count));
+                self.rest = &self.rest[count..];
+                return true;
+            }
             // The name and the year of an emperor's reign; elsewhere the year.
             'g' => {}
-            'e' if matches!(self.tokens.last(), None | Some(Token::Literal(_))) && is_last_of_word(self.rest) => {
+            'e' if matches!(self.tokens.last(), None | Some(Token::Literal(_))) && is_year(self.rest) => {
                 self.tokens.push(Token::Year(4));
+                self.rest = &self.rest[run(self.rest)..];
+                return true;
             }
             ',' => self.tokens.push(Token::Comma),
             '%' => self.tokens.push(Token::Percent),
@@ -331,9 +340,16 @@ impl Scanner<'_> {
     }
 }
 
-/// Whether no letter follows the first character.
-fn is_last_of_word(text: &str) -> bool {
-    !text.chars().nth(1).is_some_and(char::is_alphabetic)
+/// How often the first letter comes in a row, in either case.
+fn run(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    bytes.iter().take_while(|byte| bytes.first().is_some_and(|first| first.eq_ignore_ascii_case(byte))).count()
+}
+
+/// Whether a year is one or two letters, which are no part of a longer word.
+fn is_year(text: &str) -> bool {
+    let count = run(text);
+    count <= 2 && !text[count..].starts_with(|next: char| next.is_ascii_alphabetic())
 }
 
 /// An `m` after hours or before seconds means minutes.

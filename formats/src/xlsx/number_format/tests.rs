@@ -114,6 +114,12 @@ fn dates_and_times_show_as_in_a_cell() {
         ("h\"h\"mm", MOMENT, "15h10"),
         ("mmss", MOMENT, "1010"),
         ("yyyy\"年\"m\"月\"d\"日\"", MOMENT, "2021年1月1日"),
+        ("[$-804]aaaa;@", MOMENT, "Friday"),
+        ("[$-804]aaa;@", MOMENT, "Fri"),
+        ("m/d(aaa)", MOMENT, "1/1(Fri)"),
+        ("[$-411]gee.mm.dd", MOMENT, "2021.01.01"),
+        ("[$-411]ggge年m月d日", MOMENT, "2021年1月1日"),
+        ("h:mm a/p", MOMENT, "3:10 p"),
         ("[$-F800]dddd\\,\\ mmmm\\ dd\\,\\ yyyy", MOMENT, "Friday, January 01, 2021"),
         ("yyyy-mm-dd hh:mm:ss", 60.0, "1900-02-28 00:00:00"),
         ("m/d/yyyy", 0.5, "1/0/1900"),
@@ -180,7 +186,18 @@ fn the_code_decides_what_a_number_is() {
     {
         assert_eq!(kind(code, 5.0), "number", "{code}");
     }
-    for code in ["d", "[$-409]mmm\\-yy", "[Red]yyyy", "h:mm AM/PM", "m/d/yy;@", "\"am\" h", "[DBNum1]d", "mm:ss"] {
+    for code in [
+        "d",
+        "[$-409]mmm\\-yy",
+        "[Red]yyyy",
+        "h:mm AM/PM",
+        "m/d/yy;@",
+        "\"am\" h",
+        "[DBNum1]d",
+        "mm:ss",
+        "[$-804]aaa;@",
+        "[$-411]gee",
+    ] {
         assert_eq!(kind(code, 5.0), "date", "{code}");
     }
     for code in ["[h]:mm", "[HH]:MM", "[mm]:ss", "[s]", "[Red][h]:mm"] {

@@ -350,6 +350,20 @@ fn what_is_hostile_or_closed_is_refused_by_name() {
 }
 
 #[test]
+fn a_sheet_without_a_name_gets_one_that_no_other_sheet_has() {
+    let body = format!(
+        "<table:table>{}</table:table><table:table table:name=\"sheet1\"/><table:table table:name=\" \"/>",
+        row(&text("heron"))
+    );
+    let bytes = document("", &body);
+    let book = workbook(bytes.clone(), &Limits::default()).unwrap();
+    let names: Vec<&str> = book.sheets.iter().map(|sheet| sheet.name.as_str()).collect();
+    assert_eq!(names, ["Sheet2", "sheet1", "Sheet3"]);
+    assert_eq!(profile(&bytes).sheet.name, "Sheet2");
+    assert_eq!(listed(&read(&bytes, "A1:B2")), ["A1=heron"]);
+}
+
+#[test]
 fn a_long_name_of_a_sheet_is_cut_because_each_row_is_stored_with_it() {
     let body = format!("<table:table table:name=\"{}\">{}</table:table>", "é".repeat(3_000), row(&text("heron")));
     let bytes = document("", &body);

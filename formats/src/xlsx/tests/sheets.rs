@@ -37,6 +37,25 @@ fn records_need_a_distinct_text_in_every_column() {
 }
 
 #[test]
+fn a_row_of_formulas_without_values_is_no_record() {
+    let text = |at: &str, text: &str| format!("<c r=\"{at}\" t=\"str\"><v>{text}</v></c>");
+    let blank = |at: &str| format!("<c r=\"{at}\" t=\"str\"><f>IF(A3=\"\",\"\",1)</f><v></v></c>");
+    let rows = format!(
+        "<row r=\"1\">{}{}</row><row r=\"2\">{}{}</row><row r=\"3\">{}</row>",
+        text("A1", "name"),
+        text("B1", "qty"),
+        text("A2", "nut"),
+        blank("B2"),
+        blank("B3"),
+    );
+    let (head, records) = Book::new(&rows).records();
+    assert_eq!(head.used_range.unwrap().to_string(), "A1:B3");
+    let [record] = records.as_slice() else { panic!("one row has a value: {records:?}") };
+    let cells: Vec<_> = record.cells.iter().map(|cell| (cell.column, cell.value.clone())).collect();
+    assert_eq!((record.row, cells), (2, vec![(0, Some(Value::Text("nut".into()))), (1, None)]));
+}
+
+#[test]
 fn many_records_come_in_bounded_batches() {
     let mut rows = String::from("<row r=\"1\"><c r=\"A1\" t=\"str\"><v>n</v></c></row>");
     for row in 2..=3000 {

@@ -273,7 +273,7 @@ async fn write(
     if !new.is_empty() {
         let manner = Manner { on_overlap: OnOverlap::Merge, origin: Origin::Caller };
         let asserted = facts::assert(conn, &Caller::Owner, base, &new, manner).await;
-        let asserted = asserted.map_err(|(_, failure)| refused(failure))?;
+        let asserted = asserted.map_err(|refusal| refused(refusal.failure))?;
         let ids: BTreeSet<TripleId> = asserted.outcomes.iter().map(|(id, _)| *id).collect();
         let created = asserted.outcomes.iter().filter(|(_, outcome)| *outcome != FactOutcome::Existing);
         written.created = created.map(|(id, _)| *id).collect::<BTreeSet<_>>().len();
