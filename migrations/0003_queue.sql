@@ -99,6 +99,8 @@ CREATE INDEX task_queue_document_embeds ON task_queue (final, scope_document_id)
 -- The same of chunks that came under other titles.
 CREATE INDEX task_queue_titles ON task_queue (scope_document_id)
     WHERE task_type = 'embed:titles' AND (NOT final OR error_type IS NOT NULL);
+-- Documents written over REST that wait for their vectors at and under one document, without the tasks of other types there.
+CREATE INDEX task_queue_embeds_under ON task_queue (node_path) WHERE task_type = 'embed' AND root_id = scope_document_id AND NOT final;
 
 -- The regions that are held. No foreign key to task_queue, which would look up and lock the task's row once more: the claim that
 -- inserts a row holds the task's row, and the function free_region deletes it with the task.

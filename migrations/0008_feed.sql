@@ -29,6 +29,21 @@ CREATE INDEX bulk_message_accepted ON bulk_message (document_id) WHERE outcome =
 CREATE INDEX bulk_message_at ON bulk_message (at);
 CREATE INDEX bulk_message_rejected ON bulk_message (at) WHERE outcome = 'rejected';
 
+-- The messages of documents that were deleted, for as long as events are kept: what became of them is told later.
+CREATE TABLE bulk_gone (
+    document_id    bigint NOT NULL,
+    message_id     text NOT NULL,
+    sha256         text,
+    outcome        text NOT NULL,
+    -- The ingestion had ended, and an event says so.
+    has_ended      boolean NOT NULL,
+    reply_to       text,
+    correlation_id text,
+    at             timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX bulk_gone_document ON bulk_gone (document_id, message_id);
+CREATE INDEX bulk_gone_at ON bulk_gone (at);
+
 -- How far a reader of events inside the service is. It moves on after what it read has arrived.
 CREATE TABLE event_reader (
     name text PRIMARY KEY,

@@ -439,6 +439,10 @@ BEGIN
             RETURN NULL;
         END IF;
         named := named || OLD.inverse_of || OLD.sub_property_of;
+        -- Types follow from others by the predicate of classes, and no longer by one that has lost its IRI.
+        IF 'http://www.w3.org/2000/01/rdf-schema#subClassOf' IN (OLD.iri, NEW.iri) THEN
+            named := named || ARRAY(SELECT id FROM predicates WHERE iri = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type');
+        END IF;
     ELSIF NOT (NEW.is_symmetric OR NEW.is_transitive OR NEW.inverse_of IS NOT NULL OR NEW.sub_property_of <> '{}') THEN
         RETURN NULL;
     END IF;
@@ -1102,6 +1106,17 @@ CREATE TABLE blob_store (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     only_one boolean DEFAULT true NOT NULL,
     CONSTRAINT blob_store_only_one_check CHECK (only_one)
+);
+
+CREATE TABLE bulk_gone (
+    document_id bigint NOT NULL,
+    message_id text NOT NULL,
+    sha256 text,
+    outcome text NOT NULL,
+    has_ended boolean NOT NULL,
+    reply_to text,
+    correlation_id text,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 CREATE TABLE bulk_message (
@@ -2317,6 +2332,10 @@ CREATE INDEX api_tokens_principal ON api_tokens USING btree (principal_id, id);
 
 CREATE INDEX blob_garbage_since ON blob_garbage USING btree (since);
 
+CREATE INDEX bulk_gone_at ON bulk_gone USING btree (at);
+
+CREATE INDEX bulk_gone_document ON bulk_gone USING btree (document_id, message_id);
+
 CREATE INDEX bulk_message_accepted ON bulk_message USING btree (document_id) WHERE (outcome = 'accepted'::text);
 
 CREATE INDEX bulk_message_at ON bulk_message USING btree (at);
@@ -2446,6 +2465,8 @@ CREATE INDEX task_queue_badge ON task_queue USING btree (service_badge, id) WHER
 CREATE INDEX task_queue_batched ON task_queue USING btree (batch_id, id) WHERE (batch_id IS NOT NULL);
 
 CREATE INDEX task_queue_document_embeds ON task_queue USING btree (final, scope_document_id) WHERE ((task_type = 'embed'::text) AND (root_id = scope_document_id) AND ((NOT final) OR (error_type IS NOT NULL)));
+
+CREATE INDEX task_queue_embeds_under ON task_queue USING btree (node_path) WHERE ((task_type = 'embed'::text) AND (root_id = scope_document_id) AND (NOT final));
 
 CREATE INDEX task_queue_ended ON task_queue USING btree (root_id) WHERE final;
 

@@ -31,7 +31,8 @@ const LIVE_PAGES: (usize, usize) = (100, 200);
 const PAGES: (usize, usize) = (4, 4);
 /// How many exports of whole graphs run at a time.
 const EXPORTS: usize = 2;
-/// How many moves of documents run, or wait to run, at a time; each holds a connection to the database meanwhile.
+/// How many moves of documents, and changes of access roots and of what indexes cover, run, or wait to run, at a time; each holds a connection to the
+/// database meanwhile.
 const MOVES: usize = 4;
 /// How many analyses of whole graphs run at a time.
 const ANALYSES: usize = 1;
@@ -116,7 +117,7 @@ pub struct Admission {
     syntheses: Slots,
     /// Analyses of whole graphs, which take memory and a processor for long.
     analyses: Slots,
-    /// Moves of documents, which wait for what is stored meanwhile.
+    /// Moves of documents, and changes of access roots and of what indexes cover, which wait for what is stored meanwhile.
     moves: Slots,
     /// Pages of the console that are live, and those that are being read: the operator's first, so that nobody else is in its way.
     live_pages: (Slots, Slots),
@@ -247,12 +248,13 @@ impl Admission {
         self.analyses.take(None, 1).await.map_err(|full| refused(full, "analyses", refusal))
     }
 
-    /// Waits for a slot to move or segment documents or to change an access root, while which nobody creates documents. Take it before a connection: whoever waits here
-    /// holds none.
+    /// Waits for a slot to move or segment documents, or to change an access root or what an index covers, while which nobody creates documents. Take it before
+    /// a connection: whoever waits here holds none.
     pub async fn moving(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
         let refusal =
-            || busy("as many moves of documents and changes of access roots as may run at once are running already");
-        self.moves.take(principal, 1).await.map_err(|full| refused(full, "moves", refusal))
+            || busy("as many moves and changes of access roots and indexes as may run at once are running already");
+        let what = "moves and changes of access roots and indexes";
+        self.moves.take(principal, 1).await.map_err(|full| refused(full, what, refusal))
     }
 
     /// Waits for a slot to receive a file and store it.

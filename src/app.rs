@@ -63,6 +63,8 @@ pub enum AppError {
     Io(#[from] std::io::Error),
     #[error("{0}")]
     Ended(String),
+    #[error("asked to stop before everything had started")]
+    Stopped,
 }
 
 /// The database of a process, and its server if that is our own.
@@ -75,6 +77,12 @@ pub struct Backend {
 impl Backend {
     /// Connects for the service; starts our own server if no other is named.
     pub async fn start(settings: &Settings) -> Result<Backend, AppError> {
+        Backend::start_unless(settings, std::future::pending()).await
+    }
+
+    /// Does the same, unless `stop` completes before. The start of our own server is waited for all the same, because one that is half started
+    /// cannot be stopped in order.
+    async fn start_unless(settings: &Settings, stop: impl Future<Output = ()>) -> Result<Backend, AppError> {
         let (options, embedded) = if settings.database_url.is_blank() {
             let embedded = EmbeddedPostgres::start(&settings.data_dir, &settings.postgres_home).await?;
             (embedded.connect_options(), Some(embedded))
@@ -82,7 +90,11 @@ impl Backend {
             (database::options(settings.database_url.expose())?, None)
         };
         let backend = Backend::on(options, settings, embedded);
-        let prepared = backend.prepare(settings).await;
+        let prepared = tokio::select! {
+            biased;
+            () = stop => Err(AppError::Stopped),
+            prepared = backend.prepare(settings) => prepared,
+        };
         if let Err(error) = prepared {
             backend.stop().await;
             return Err(error);
@@ -162,7 +174,10 @@ impl Backend {
 
     /// Closes the connections and stops our own server.
     pub async fn stop(self) {
-        self.pool.close().await;
+        // A connection whose last statement was cut off is open for as long as that runs.
+        if tokio::time::timeout(DRAIN, self.pool.close()).await.is_err() {
+            tracing::warn!("connections to the database are cut off, because their statements do not end");
+        }
         if let Some(embedded) = self.embedded {
             embedded.stop().await;
         }
@@ -313,20 +328,34 @@ pub struct App {
 impl App {
     /// Starts everything. `reader` is the program that reads files in a child process.
     pub async fn start(settings: Arc<Settings>, owner_token: &str, reader: Reader) -> Result<App, AppError> {
-        App::start_with(settings, owner_token, reader, TaskTypes::default()).await
+        App::start_with(settings, owner_token, reader, TaskTypes::default(), std::future::pending()).await
     }
 
-    /// Does the same with task types that another crate registered.
+    /// Does the same with task types that another crate registered. If `stop` completes before everything has started, what has is stopped, and this
+    /// fails with [`AppError::Stopped`].
     pub async fn start_with(
         settings: Arc<Settings>,
         owner_token: &str,
         reader: Reader,
         types: TaskTypes,
+        stop: impl Future<Output = ()>,
     ) -> Result<App, AppError> {
+        let mut stop = std::pin::pin!(stop);
         let reader = reader.confined(&settings);
         reader.check().await?;
-        let backend = Backend::start(&settings).await?;
-        match App::on(settings, owner_token, reader, types, &backend).await {
+        let backend = Backend::start_unless(&settings, stop.as_mut()).await?;
+        let started = async {
+            let (service, listener, console) = tokio::select! {
+                biased;
+                () = stop => return Err(AppError::Stopped),
+                prepared = App::prepare(settings, owner_token, reader, types, &backend) => prepared?,
+            };
+            // A worker that has begun may hold tasks, so from here on everything is stopped in order.
+            let worker = App::begin(&service, &backend).await?;
+            Ok::<_, AppError>((service, worker, listener, console))
+        }
+        .await;
+        match started {
             Ok((service, worker, listener, console)) => {
                 let address = listener.local_addr()?;
                 let (stop_server, stopped) = watch::channel(false);
@@ -352,36 +381,41 @@ impl App {
         }
     }
 
-    async fn on(
+    /// Loads the models and puts the service together, which does nothing by itself yet.
+    async fn prepare(
         settings: Arc<Settings>,
         owner_token: &str,
         reader: Reader,
         types: TaskTypes,
         backend: &Backend,
-    ) -> Result<(Arc<Service>, Option<RunningWorker>, TcpListener, Option<TcpListener>), AppError> {
+    ) -> Result<(Arc<Service>, TcpListener, Option<TcpListener>), AppError> {
         let (embedder, coming) = load_embedders(&settings).await?;
         let address = settings.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| AppError::Listen { address, source })?;
         let console = listen_for_console(&settings).await?;
-        let service = Service::new(settings.clone(), backend.pool.clone(), Some(embedder), owner_token, reader);
+        let service = Service::new(settings, backend.pool.clone(), Some(embedder), owner_token, reader);
         let service = service.with_task_types(types).with_coming(coming);
         let service = Arc::new(service.with_replicas()?.with_ocr().await?);
         service.look_at_moves().await;
         load_cross_encoder(&service).await?;
-        drop(feed::start(&service));
+        Ok((service, listener, console))
+    }
+
+    /// Begins what the service does by itself, with a worker if the settings say so.
+    async fn begin(service: &Arc<Service>, backend: &Backend) -> Result<Option<RunningWorker>, AppError> {
+        let settings = &service.settings;
+        drop(feed::start(service));
         telemetry::keep_shown(&service.sampler);
-        let worker = if settings.ingest_worker_enabled {
-            let role = Role { holds_folder: backend.embedded.is_some(), ..Role::of(&settings) };
-            Some(RunningWorker::start(role, service.tools(), backend.options.clone()).await?)
-        } else {
-            // The workers are elsewhere; these end with the runtime.
-            drop(sequencer::start(backend.pool.clone()));
-            drop(webhooks::start(backend.pool.clone(), &settings));
-            drop(wakeup::announce(backend.pool.clone(), service.wake.clone(), None));
-            drop(unserved::watch(backend.pool.clone(), settings.worker_reap));
-            None
-        };
-        Ok((service, worker, listener, console))
+        if settings.ingest_worker_enabled {
+            let role = Role { holds_folder: backend.embedded.is_some(), ..Role::of(settings) };
+            return Ok(Some(RunningWorker::start(role, service.tools(), backend.options.clone()).await?));
+        }
+        // The workers are elsewhere; these end with the runtime.
+        drop(sequencer::start(backend.pool.clone()));
+        drop(webhooks::start(backend.pool.clone(), settings));
+        drop(wakeup::announce(backend.pool.clone(), service.wake.clone(), None));
+        drop(unserved::watch(backend.pool.clone(), settings.worker_reap));
+        Ok(None)
     }
 
     /// Serves until `stop` completes, or until something ends that the service cannot do without.
@@ -464,14 +498,18 @@ impl App {
     }
 }
 
-/// Resolves at SIGTERM or SIGINT.
-pub async fn asked_to_stop() {
+/// Resolves at SIGTERM or SIGINT, if one of them comes after this call. A start makes the call first, because the first process of a container
+/// ignores SIGTERM until then.
+pub fn asked_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-        (Ok(mut terminate), Ok(mut interrupt)) => tokio::select! {
-            _ = terminate.recv() => tracing::info!("asked to stop (SIGTERM)"),
-            _ = interrupt.recv() => tracing::info!("asked to stop (SIGINT)"),
-        },
-        _ => std::future::pending().await,
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    async move {
+        match signals {
+            (Ok(mut terminate), Ok(mut interrupt)) => tokio::select! {
+                _ = terminate.recv() => tracing::info!("asked to stop (SIGTERM)"),
+                _ = interrupt.recv() => tracing::info!("asked to stop (SIGINT)"),
+            },
+            _ => std::future::pending().await,
+        }
     }
 }

@@ -46,7 +46,7 @@ const POSTINGS_CACHE_BYTES: usize = 256 << 20;
 /// wait.
 const RUNNER_CALLS: usize = 16;
 
-/// How many streams of events may read from the database at once.
+/// How many streams of events and live pages may look at once whether the database has something to tell.
 const WATCHERS: usize = 2;
 
 /// The largest body that an operation holds in memory.
@@ -81,7 +81,7 @@ pub struct Service {
     pub stopping: Arc<AtomicBool>,
     /// Cancelled when the listener stops, to end the streams of events, which would last for hours.
     pub ending: CancellationToken,
-    /// Slots for reading from the database on behalf of a stream of events.
+    /// Slots for reading from the database on behalf of a stream of events or a live page.
     pub watching: Arc<Semaphore>,
     /// Tells streams of events that there are new ones.
     pub news: News,

@@ -281,6 +281,26 @@ impl Settings {
         Ok(())
     }
 
+    /// Refuses a name or a password in an address: whoever asks while nobody answers there is told the address, and so are logs.
+    fn check_addresses(&self, problems: &mut Vec<String>) {
+        for (name, address, key) in [
+            ("SVC_OTLP_ENDPOINT", &self.otlp_endpoint, "SVC_OTLP_HEADERS"),
+            ("SVC_RUNNER_URL", &self.runner_url, "SVC_RUNNER_KEY"),
+            ("SVC_RUNNER_COMING_URL", &self.runner_coming_url, "SVC_RUNNER_KEY"),
+            ("SVC_LLM_BASE_URL", &self.llm_base_url, "SVC_LLM_API_KEY"),
+            ("SVC_FALLBACK_LLM_URL", &self.fallback_llm_url, "SVC_LLM_API_KEY"),
+            ("SVC_BATCH_OPENAI_URL", &self.batch_openai_url, "SVC_BATCH_OPENAI_KEY"),
+            ("SVC_BATCH_ANTHROPIC_URL", &self.batch_anthropic_url, "SVC_BATCH_ANTHROPIC_KEY"),
+        ] {
+            // An unescaped `/` in a password ends what is read as the host, so an @ is refused anywhere.
+            if address.contains('@') {
+                problems.push(format!(
+                    "{name} holds an @, but takes an address without a name or a password: set the key in {key}, and write an @ of the path as %40"
+                ));
+            }
+        }
+    }
+
     /// Checks what belongs to the object store.
     fn check_blob_store(&self, problems: &mut Vec<String>) {
         let provider = self.blob_store.as_ref().and_then(BlobStore::provider);
@@ -336,11 +356,12 @@ impl Settings {
             ));
         }
         let runners = [("SVC_RUNNER_URL", &self.runner_url), ("SVC_RUNNER_COMING_URL", &self.runner_coming_url)];
-        if let Some((name, url)) = runners.iter().find(|(_, url)| !url.is_empty())
+        if let Some((name, _)) = runners.iter().find(|(_, url)| !url.is_empty())
             && self.runner_key.is_blank()
         {
-            problems.push(format!("SVC_RUNNER_KEY is blank, but {name} is {url}: set the key of that runner"));
+            problems.push(format!("SVC_RUNNER_KEY is blank, but {name} names a runner: set its key"));
         }
+        self.check_addresses(&mut problems);
         self.check_blob_store(&mut problems);
         let precisions = [
             ("SVC_EMBEDDING_PRECISION", self.embedding_precision),

@@ -50,6 +50,9 @@ pub enum UntypedBody {
 /// The most bytes of an answer that is read whole, unless another limit is set.
 const ANSWER_LIMIT: usize = 1 << 30;
 
+/// How much is shown of the address that a redirect names.
+const LOCATION_CHARACTERS: usize = 200;
+
 /// Characters that a path segment may contain unescaped.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -178,12 +181,14 @@ fn with_meta(mut request: reqwest::RequestBuilder, meta: &Meta, accept: &'static
 /// The failure that an answer tells of.
 async fn refused(answer: Incoming) -> Result<Failure, Failure> {
     let retry_after = answer.header(header::RETRY_AFTER).and_then(|value| value.parse().ok());
-    Ok(refusal(answer.status, retry_after, &answer.bytes().await?))
+    let location: Option<String> =
+        answer.header(header::LOCATION).map(|text| text.chars().take(LOCATION_CHARACTERS).collect());
+    Ok(refusal(answer.status, retry_after, location.as_deref(), &answer.bytes().await?))
 }
 
-fn refusal(status: u16, retry_after: Option<u64>, bytes: &[u8]) -> Failure {
+fn refusal(status: u16, retry_after: Option<u64>, location: Option<&str>, bytes: &[u8]) -> Failure {
     let mut failure: Failure = serde_json::from_slice(bytes).unwrap_or_else(|_| {
-        let mut failure = Failure::new(Code::Unreachable, not_ours(status));
+        let mut failure = Failure::new(Code::Unreachable, not_ours(status, location));
         failure.status = status;
         failure
     });
@@ -194,8 +199,15 @@ fn refusal(status: u16, retry_after: Option<u64>, bytes: &[u8]) -> Failure {
 }
 
 /// What is said of an answer that no service gave.
-fn not_ours(status: u16) -> String {
+fn not_ours(status: u16, location: Option<&str>) -> String {
     match status {
+        300..400 => {
+            let location = location.unwrap_or("another address");
+            format!(
+                "status {status} sends this call on to {location}, which gets neither the call nor the token: set SVC_URL to the address \
+                 of the service itself"
+            )
+        }
         413 => format!("a proxy in front of the service refused it with status {status}: raise its limit"),
         // These tell of a server that knows nothing of the service, and not of what it was sent.
         400..500 if !matches!(status, 401 | 404 | 405 | 407) => {
@@ -238,14 +250,17 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_not_ours_says_so() {
-        let failure = refusal(502, Some(7), b"<html>bad gateway</html>");
+        let failure = refusal(502, Some(7), None, b"<html>bad gateway</html>");
         assert_eq!((failure.status, failure.code), (502, Code::Unreachable));
         assert_eq!(failure.members["retry_after"], 7);
         for (status, says) in
             [(413, "with status 413: raise its limit"), (403, "status 403"), (404, "is this the address")]
         {
-            let failure = refusal(status, None, b"<html></html>");
+            let failure = refusal(status, None, None, b"<html></html>");
             assert!(failure.status == status && failure.detail.contains(says), "{failure}");
         }
+        let moved = refusal(301, None, Some("https://there.example/"), b"");
+        assert!(moved.detail.contains("https://there.example/") && moved.detail.contains("SVC_URL"), "{moved}");
+        assert!(refusal(308, None, None, b"").detail.contains("another address"));
     }
 }

@@ -15,7 +15,7 @@ use mail_parser::{
 };
 use std::{
     borrow::Cow,
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{Read, Seek},
 };
 pub(crate) use writer::{Addresses, Attachment, DEPTH, Field, Letter, SUBJECT, Writer, best_body, cut, unnamed};
@@ -61,7 +61,7 @@ fn attached(
         let name = name_of(message, part).unwrap_or_else(|| unnamed(*index));
         match bytes_of(message, part) {
             Some(bytes) => {
-                budget.give(MemberHead { index: *index, name, declared_mime: kind_of(part) }, &bytes, take)?;
+                budget.give(MemberHead { index: *index, name, declared_mime: declared_mime(part) }, &bytes, take)?;
             }
             None => take(MemberPart::LeftOut { name, reason: LeftOut::Damaged })?,
         }
@@ -122,6 +122,16 @@ fn kind_of(part: &MessagePart<'_>) -> Option<String> {
     part.content_type().map(|kind| match kind.subtype() {
         Some(subtype) => cut(&format!("{}/{subtype}", kind.ctype())),
         None => cut(kind.ctype()),
+    })
+}
+
+/// The kind of a file with the encoding that its text declares, because the bytes stay as they were sent.
+fn declared_mime(part: &MessagePart<'_>) -> Option<String> {
+    let kind = kind_of(part)?;
+    let charset = part.content_type().and_then(|kind| kind.attribute("charset")).map(cut);
+    Some(match charset.filter(|charset| !charset.is_empty()) {
+        Some(charset) => format!("{kind}; charset={charset}"),
+        None => kind,
     })
 }
 
@@ -245,7 +255,9 @@ fn fields(message: &Message<'_>) -> Vec<Field> {
 fn body_parts(message: &Message<'_>) -> BTreeSet<u32> {
     let is_lost = |id: &&u32| match &message.parts[..] {
         [only] => is_text(only) || only.content_type().is_some_and(|kind| kind.ctype() == "multipart"),
-        parts => parts.get(**id as usize).is_some_and(|part| part.is_encoding_problem && is_text(part)),
+        parts => {
+            parts.get(**id as usize).is_some_and(|part| part.is_encoding_problem && is_text(part) && is_shown(part))
+        }
     };
     let lost = message.attachments.iter().filter(is_lost);
     // An image within the text is among the parts of the body, too.
@@ -256,10 +268,19 @@ fn body_parts(message: &Message<'_>) -> BTreeSet<u32> {
 /// Whether a part holds text that belongs to no file.
 fn is_text(part: &MessagePart<'_>) -> bool {
     let is_of_body = match transfer::encoding(part) {
-        Encoding::Base64 => part.is_encoding_problem && part.content_type().is_none_or(|kind| kind.ctype() == "text"),
+        Encoding::Base64 => {
+            part.is_encoding_problem && part.content_type().is_none_or(|kind| kind.ctype() == "text") && is_shown(part)
+        }
         _ => true,
     };
     matches!(part.body, PartType::Text(_)) && part.attachment_name().is_none() && is_of_body
+}
+
+/// Whether the parser takes a text of this kind for a part of the body if nothing is broken. An invitation's calendar, for example,
+/// is a file.
+fn is_shown(part: &MessagePart<'_>) -> bool {
+    let is_shown = |kind: &ContentType<'_>| kind.ctype() != "text" || matches!(kind.subtype(), Some("plain" | "html"));
+    part.content_type().is_none_or(is_shown)
 }
 
 fn is_page(part: &MessagePart<'_>) -> bool {
@@ -273,11 +294,18 @@ fn body(message: &Message<'_>, parts: &BTreeSet<u32>, limits: &Limits) -> Result
     let (mut of_text, mut of_page): (BTreeSet<u32>, BTreeSet<u32>) =
         (message.text_body.iter().copied().collect(), message.html_body.iter().copied().collect());
     let lost = parts.difference(&of_text).copied().filter(|id| !of_page.contains(id)).collect::<BTreeSet<u32>>();
-    for id in parts.intersection(&alternatives(message, &lost)) {
-        let is_page = message.parts.get(*id as usize).is_some_and(is_page);
+    // Of a text of which one form is lost, the parser counts that one to no form, and another one to all.
+    let forms = forms(message);
+    let broken: BTreeSet<u32> = lost.iter().filter_map(|id| Some(forms.get(id)?.text)).collect();
+    let of_form = |id: &u32| forms.get(id).filter(|form| broken.contains(&form.text)).map(|form| (*id, form.id));
+    let of_forms: Vec<(u32, u32)> = parts.iter().filter_map(of_form).collect();
+    let is_of_page = |(id, _): &&(u32, u32)| message.parts.get(*id as usize).is_some_and(is_page);
+    let pages: BTreeSet<u32> = of_forms.iter().filter(is_of_page).map(|(_, form)| *form).collect();
+    for (id, form) in of_forms {
+        let is_page = pages.contains(&form);
         let (form, other) = if is_page { (&mut of_page, &mut of_text) } else { (&mut of_text, &mut of_page) };
-        form.insert(*id);
-        other.remove(id);
+        form.insert(id);
+        other.remove(&id);
     }
     let form = |of: &BTreeSet<u32>, other: &BTreeSet<u32>| {
         parts.iter().copied().filter(|id| of.contains(id) || !other.contains(id)).collect::<Vec<u32>>()
@@ -302,16 +330,30 @@ fn body(message: &Message<'_>, parts: &BTreeSet<u32>, limits: &Limits) -> Result
     }
 }
 
-/// The forms of texts of which one form is lost: the parser counts it to none, and another one to all.
-fn alternatives(message: &Message<'_>, lost: &BTreeSet<u32>) -> BTreeSet<u32> {
-    let is_alternative = |part: &&MessagePart<'_>| {
-        part.content_type().is_some_and(|kind| kind.ctype() == "multipart" && kind.subtype() == Some("alternative"))
-    };
-    let forms = message.parts.iter().filter(is_alternative).filter_map(|part| match &part.body {
-        PartType::Multipart(forms) if forms.iter().any(|id| lost.contains(id)) => Some(forms),
-        _ => None,
-    });
-    forms.flatten().copied().collect()
+/// One of several forms of a text: a part, or several together, such as a page with its pictures.
+#[derive(Clone, Copy)]
+struct Form {
+    /// The part that holds all forms.
+    text: u32,
+    /// The part that is the form, or holds its parts.
+    id: u32,
+}
+
+/// The forms that parts belong to.
+fn forms(message: &Message<'_>) -> BTreeMap<u32, Form> {
+    let is_alternative = |kind: &ContentType<'_>| kind.ctype() == "multipart" && kind.subtype() == Some("alternative");
+    let mut forms: BTreeMap<u32, Form> = BTreeMap::new();
+    // A part comes before the parts within it.
+    for (text, part) in (0u32..).zip(&message.parts) {
+        let PartType::Multipart(within) = &part.body else { continue };
+        let around = forms.get(&text).copied();
+        let is_alternative = part.content_type().is_some_and(is_alternative);
+        for id in within.iter().copied() {
+            let form = if is_alternative { Some(Form { text, id }) } else { around };
+            forms.extend(form.map(|form| (id, form)));
+        }
+    }
+    forms
 }
 
 /// Parts of a body one after the other.

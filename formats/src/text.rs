@@ -2,7 +2,10 @@
 
 use crate::{Extraction, FormatError, Heading, Limit, Limits, Pattern, Patterns, charset, markup, tables::has_tables};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
-use std::io::{Read, Seek, SeekFrom};
+use std::{
+    io::{Read, Seek, SeekFrom},
+    ops::Range,
+};
 
 /// Options that a reader of Markdown expects.
 pub(crate) const MARKDOWN: Options = Options::ENABLE_TABLES;
@@ -60,13 +63,15 @@ pub fn headings(text: &str) -> impl Iterator<Item = Heading> {
 pub(crate) fn headings_of_piece(text: &str) -> impl Iterator<Item = Heading> {
     let mut events = Parser::new_ext(text, MARKDOWN).into_offset_iter();
     let mut quotes = 0_usize;
+    let mut rule = None;
     std::iter::from_fn(move || {
         let mut open: Option<Heading> = None;
         for (event, range) in events.by_ref() {
             match (&mut open, event) {
                 (_, Event::Start(Tag::BlockQuote(_))) => quotes += 1,
                 (_, Event::End(TagEnd::BlockQuote(_))) => quotes = quotes.saturating_sub(1),
-                (_, Event::Start(Tag::Heading { level, .. })) if quotes == 0 => {
+                (_, Event::Rule) => rule = Some(range.start),
+                (_, Event::Start(Tag::Heading { level, .. })) if quotes == 0 && !is_metadata(text, rule, &range) => {
                     // The marks of a list before the heading are no text of their own.
                     let start = text[..range.start].rfind(['\n', '\r']).map_or(0, |end| end + 1);
                     open = Some(Heading { level: level as u8, title: String::new(), start });
@@ -84,19 +89,40 @@ pub(crate) fn headings_of_piece(text: &str) -> impl Iterator<Item = Heading> {
 /// The length of the metadata that a file may begin with, between two lines of dashes. A parser of Markdown would look for
 /// such blocks anywhere, and take the sections between two rules for one.
 pub(crate) fn front_matter(text: &str) -> usize {
-    let mut lines = text.split_inclusive('\n').map(|line| (line.len(), line.trim_end()));
+    let blank: usize = text.split_inclusive('\n').take_while(|line| line.trim().is_empty()).map(str::len).sum();
+    let mut lines = text[blank..].split_inclusive('\n').map(|line| (line.len(), line.trim_end()));
     let Some((mut end, "---")) = lines.next() else { return 0 };
     for (index, (length, line)) in lines.enumerate() {
         let is_last = matches!(line, "---" | "...");
-        if index == 0 && (is_last || line.is_empty()) {
+        // Behind blank lines, it may as well be a rule above a title.
+        if index == 0 && (is_last || line.is_empty() || (blank > 0 && !is_key(line))) {
             return 0;
         }
         end += length;
         if is_last {
-            return end;
+            return blank + end;
         }
     }
     0
+}
+
+/// Whether a heading is the metadata of what follows, as files that are joined, or slides, have it: between a `rule` directly above
+/// it, of which this is the beginning, and the line that makes it a heading.
+fn is_metadata(text: &str, rule: Option<usize>, heading: &Range<usize>) -> bool {
+    let above = rule.map_or("", |rule| &text[rule..heading.start]);
+    let mut lines = text[heading.clone()].trim_end().lines();
+    above.trim_end() == "---"
+        && above.matches('\n').count() == 1
+        && lines.next_back() == Some("---")
+        && lines.next().is_some_and(is_key)
+        && lines.all(|line| line.starts_with([' ', '\t']) || line.contains(": ") || line.trim_end().ends_with(':'))
+}
+
+/// Whether a line is the name of a value, with the value or above it.
+fn is_key(line: &str) -> bool {
+    let line = line.trim_end();
+    let name = line.split_once(": ").map(|(name, _)| name).or_else(|| line.strip_suffix(':'));
+    name.is_some_and(|name| !name.is_empty() && !name.contains(char::is_whitespace))
 }
 
 #[cfg(test)]
@@ -118,9 +144,29 @@ mod tests {
         assert_eq!(read.headings_from.as_deref(), Some("markdown"));
     }
 
+    fn titles(text: &str) -> Vec<String> {
+        of(text).headings.into_iter().map(|heading| heading.title).collect()
+    }
+
+    #[test]
+    fn metadata_within_a_file_or_behind_a_blank_line_is_no_heading() {
+        assert_eq!(titles("# A\n\nx\n\n---\nlayout: center\n---\n\n# B\n"), ["A", "B"]);
+        let notes = "# A\n---\ntitle: x\ndate created: 2026-03-04\naliases:\n  [y, z]\n---\n# B\n";
+        assert_eq!(titles(notes), ["A", "B"]);
+        assert_eq!(titles("\n---\ntitle: x\n---\n# A\n"), ["A"]);
+        for (text, title) in [
+            ("x\n\n---\nA title\n---\n", "A title"),
+            ("x\n\n---\nChapter 1: Ducks\n---\n", "Chapter 1: Ducks"),
+            ("x\n\n---\n\nDucks: all of them\n---\n", "Ducks: all of them"),
+            ("x\n\nlayout: center\n---\n", "layout: center"),
+            ("\n---\nA title\n---\n", "A title"),
+        ] {
+            assert_eq!(titles(text), [title], "{text}");
+        }
+    }
+
     #[test]
     fn rules_around_a_section_are_no_metadata() {
-        let titles = |text: &str| of(text).headings.into_iter().map(|heading| heading.title).collect::<Vec<_>>();
         let text = "# A\n\nx\n\n---\n## B\n\ny\n\n---\n\n## C\n";
         assert_eq!(titles(text), ["A", "B", "C"]);
         let read = of(&format!("---\ntitle: x\n...\n{text}"));

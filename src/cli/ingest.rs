@@ -3,7 +3,7 @@ use super::{
     CliError, INTERRUPTED, SOME_FAILED,
     events::Following,
     follow::{follow, may_pass},
-    output::{Output, one_line, say},
+    output::{Output, count, one_line, say},
     own_json,
     patience::{Presence, is_out_of_reach},
 };
@@ -33,7 +33,7 @@ const ENDS: &str = "ingest.settled,ingest.failed,ingest.cancelled,document.delet
 
 #[derive(Args)]
 pub struct IngestArguments {
-    /// Files, and folders with everything in them.
+    /// Files, and folders with everything in them. Links inside folders are not followed.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
     /// The document under which the files are put.
@@ -120,7 +120,16 @@ struct Report {
 pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestArguments) -> Result<ExitCode, CliError> {
     let started = Instant::now();
     let options = arguments.options.read()?;
-    let files = files(&arguments.paths)?;
+    let (files, left_out) = files(&arguments.paths)?;
+    if left_out > 0 {
+        crate::cli::output::tell!(
+            "{} left out, such as links",
+            count(left_out, "thing that is no file was", "things that are no files were")
+        );
+    }
+    if files.is_empty() {
+        return Err(CliError::Other("there are no files under these paths".to_owned()));
+    }
     let query = UploadQuery {
         parent_id: arguments.parent,
         private: arguments.private,
@@ -187,10 +196,10 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
     Ok(if bad { ExitCode::from(SOME_FAILED) } else { ExitCode::SUCCESS })
 }
 
-/// The files under the paths, in the order of their names; links inside folders are not followed.
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+/// The files under the paths, in the order of their names, and how many other things were left out; links inside folders are not followed.
+fn files(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, usize), CliError> {
     let unreadable = |path: &Path, error: std::io::Error| CliError::Other(format!("{}: {error}", path.display()));
-    let mut files = Vec::new();
+    let (mut files, mut left_out) = (Vec::new(), 0);
     for path in paths {
         let mut open = VecDeque::from([path.clone()]);
         let kind = fs::metadata(path).map_err(|error| unreadable(path, error))?.file_type();
@@ -209,15 +218,15 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
                 fs::read_dir(&folder).and_then(Iterator::collect).map_err(|error| unreadable(&folder, error))?;
             entries.sort_by_key(fs::DirEntry::file_name);
             for entry in entries {
-                match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => open.push_back(entry.path()),
-                    Ok(kind) if kind.is_file() => files.push(entry.path()),
-                    _ => {}
+                match entry.file_type().map_err(|error| unreadable(&entry.path(), error))? {
+                    kind if kind.is_dir() => open.push_back(entry.path()),
+                    kind if kind.is_file() => files.push(entry.path()),
+                    _ => left_out += 1,
                 }
             }
         }
     }
-    if files.is_empty() { Err(CliError::Other("there are no files under these paths".to_owned())) } else { Ok(files) }
+    Ok((files, left_out))
 }
 
 /// Uploads a file and reports the outcome. An error means that no other upload would succeed either.

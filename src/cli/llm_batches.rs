@@ -20,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use std::{
     collections::BTreeMap,
     path::PathBuf,
+    pin::pin,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -242,14 +243,24 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
         tracing::warn!("{warning}");
     }
     let (provider, batching) = provider(&settings, &run)?;
+    let mut stop = pin!(asked_to_stop());
     let mut role = Role { drain: run.once, ..Role::of(&settings) };
     if !run.badge.is_empty() {
         role.badges.clone_from(&run.badge);
     }
     let reader = Reader::of_this_program()?.confined(&settings);
-    let backend = Backend::join(&settings).await?;
-    store::database::check_writable(&backend.pool).await.map_err(AppError::from)?;
-    backend.check_schema().await?;
+    let joining = async {
+        let backend = Backend::join(&settings).await?;
+        store::database::check_writable(&backend.pool).await.map_err(AppError::from)?;
+        backend.check_schema().await?;
+        Ok::<_, CliError>(backend)
+    };
+    let joined = tokio::select! {
+        biased;
+        () = stop.as_mut() => None,
+        joined = joining => Some(joined?),
+    };
+    let Some(backend) = joined else { return Ok(ExitCode::SUCCESS) };
     // The mock provider keeps its requests and results itself.
     let store = run.store.clone().filter(|_| run.provider != ProviderName::Mock);
     let keeper = KeeperSettings {
@@ -264,9 +275,20 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
     let mut keeper = Keeper::new(backend.pool.clone(), keeper);
     // The model is read while the answers of providers are kept. Neither ends the other, because a provider may just be told of a batch.
     let begun = begin(&mut keeper, run.once, settings.worker_lease);
-    let (begun, embedder) = tokio::join!(begun, load_embedders(&settings));
+    let loading = async {
+        tokio::select! {
+            biased;
+            () = stop.as_mut() => None,
+            loaded = load_embedders(&settings) => Some(loaded),
+        }
+    };
+    let (begun, loaded) = tokio::join!(begun, loading);
     let has_answers = begun.map_err(|error| CliError::Other(error.to_string()))?;
-    let (embedder, coming) = embedder?;
+    let Some(loaded) = loaded else {
+        backend.stop().await;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (embedder, coming) = loaded?;
     let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader);
     let service = service.with_batching(batching).with_coming(coming);
     let (wake, lease) = (service.wake.clone(), service.settings.worker_lease);
@@ -283,7 +305,7 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
     let stopping = if run.once { CancellationToken::new() } else { keeper.stopping() };
     let working = async {
         let ended = tokio::select! {
-            () = asked_to_stop() => Ok(()),
+            () = stop => Ok(()),
             end = worker.wait() => match end {
                 WorkerEnd::Failed(reason) => Err(CliError::Other(format!("the worker failed: {reason}"))),
                 _ => Ok(()),

@@ -466,7 +466,10 @@ fn upload_client(settings: &Settings) -> Result<Client<Remote>, CliError> {
 }
 
 fn http_builder(settings: &Settings) -> reqwest::ClientBuilder {
-    let http = reqwest::Client::builder().connect_timeout(CONNECT_WITHIN);
+    let http = reqwest::Client::builder()
+        .connect_timeout(CONNECT_WITHIN)
+        // A redirect drops the token, and makes a read of what was a change.
+        .redirect(reqwest::redirect::Policy::none());
     // A proxy from the environment is meant for other machines, and must not see the token.
     if is_this_machine(&settings.service_url()) { http.no_proxy() } else { http }
 }

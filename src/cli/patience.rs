@@ -87,7 +87,8 @@ fn was_sent(failure: &Failure) -> bool {
 
 /// Whether nothing that is sent reaches the service, whatever it is.
 pub(super) fn is_out_of_reach(failure: &Failure) -> bool {
-    is_away(failure) && !was_sent(failure)
+    let is_elsewhere = failure.code == Code::Unreachable && matches!(failure.status, 300..400);
+    is_elsewhere || (is_away(failure) && !was_sent(failure))
 }
 
 #[cfg(test)]
@@ -123,6 +124,7 @@ mod tests {
             (away(502, None), true, true, true),
             (away(0, Some(true)), false, true, false),
             (away(413, None), true, false, false),
+            (away(301, None), true, false, true),
             (Failure::new(Code::Unavailable, "busy"), false, true, false),
             (Failure::new(Code::Unavailable, "stored").with("frontier", "/ingest/file/1/frontier"), true, false, false),
         ] {

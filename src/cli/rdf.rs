@@ -5,6 +5,7 @@ use super::{
     output::{Output, count, one_line, say},
     patience::patient,
 };
+use crate::{rdf::history::NAMESPACE, store::archive::MOST_SOURCES};
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use futures_util::TryStreamExt;
@@ -13,7 +14,7 @@ use oxttl::{TurtleParseError, TurtleParser, TurtleSerializer, turtle::LowLevelTu
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::File,
     io::{self, BufReader, Read, Write},
     path::{Path, PathBuf},
@@ -27,8 +28,9 @@ use svc_client::{
 /// The most triples and bytes of one call. A call is one transaction, so a small one is soon over.
 const TRIPLES: usize = 10_000;
 const BYTES: usize = 4 << 20;
-/// The most triples that describe a fact with its times.
+/// The most triples that describe a fact with its times, without those that name the documents that state it, and with these.
 const DESCRIPTION: usize = 20;
+const WITH_SOURCES: usize = DESCRIPTION + MOST_SOURCES;
 
 #[derive(Args)]
 pub struct RdfArguments {
@@ -219,12 +221,16 @@ fn halves(text: &str) -> Result<Option<[Part; 2]>, CliError> {
         parser.prefixes().map(|(prefix, iri)| (prefix.to_owned(), iri.to_owned())).collect();
     let middle = triples.len() / 2;
     // What describes a fact with its times stays together.
+    let told: HashSet<&NamedOrBlankNode> =
+        triples.iter().filter(|triple| is_of_history(triple)).map(|triple| &triple.subject).collect();
+    let is_told = triples.get(middle).is_some_and(|triple| told.contains(&triple.subject));
+    let together = if is_told { WITH_SOURCES } else { DESCRIPTION };
     let begins = |at: &usize| triples[at - 1].subject != triples[*at].subject;
-    let near = (middle.max(1)..triples.len()).take(DESCRIPTION).find(begins);
-    let near = near.or_else(|| (1..middle).rev().take(DESCRIPTION).find(begins));
+    let near = (middle.max(1)..triples.len()).take(together).find(begins);
+    let near = near.or_else(|| (1..middle).rev().take(together).find(begins));
     let at = match near {
         Some(at) => at,
-        None if triples.len() > DESCRIPTION => middle,
+        None if triples.len() > together => middle,
         None => return Ok(None),
     };
     let (first, second) = triples.split_at(at);
@@ -245,6 +251,11 @@ impl Part {
         let text = String::from_utf8(text).map_err(|error| CliError::Other(error.to_string()))?;
         Ok(Part { triples, text })
     }
+}
+
+/// Whether a triple tells of a fact, as a history does.
+fn is_of_history(triple: &Triple) -> bool {
+    triple.predicate.as_str().starts_with(NAMESPACE)
 }
 
 /// Begins a text with the prefixes of a file.
@@ -346,6 +357,7 @@ fn send_parts(
     let mut file = Hashed::open(path)?;
     let mut labels = Labels(HashMap::new());
     let mut last: Option<NamedOrBlankNode> = None;
+    let mut is_told = false;
     let (mut writing, mut text, mut triples) = (serializer(prefixes), Vec::new(), 0);
     let send = |triples: usize, text: Vec<u8>| {
         // The receiver has gone when a part was refused, which it reports.
@@ -354,8 +366,11 @@ fn send_parts(
     for triple in parser(base)?.for_reader(BufReader::new(&mut file)) {
         let triple = labels.renamed(triple.map_err(|error| no_turtle(path, &error))?);
         // What describes a fact with its times stays together.
-        let goes_on = last.as_ref() == Some(&triple.subject) && triples < TRIPLES + DESCRIPTION;
-        if !goes_on && (triples >= TRIPLES || text.len() >= BYTES) {
+        let goes_on = last.as_ref() == Some(&triple.subject);
+        is_told = is_of_history(&triple) || (goes_on && is_told);
+        let together = if is_told { WITH_SOURCES } else { DESCRIPTION };
+        let stays = goes_on && triples < TRIPLES + together;
+        if !stays && (triples >= TRIPLES || text.len() >= BYTES) {
             writing.finish(&mut text)?;
             if !send(triples, std::mem::take(&mut text))? {
                 return Ok(());
@@ -417,5 +432,39 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         let changed = send_parts(&path, None, &checked, &parts).unwrap_err();
         assert!(changed.to_string().contains("graph.ttl changed while it was imported"), "{changed}");
+    }
+
+    #[test]
+    fn what_describes_a_fact_that_many_documents_state_stays_in_one_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("graph.ttl");
+        let plain: String = (0..9_990).map(|number| format!("<http://e/{number}> <http://e/p> {number} .\n")).collect();
+        let sources = (0..60).map(|id| id.to_string()).collect::<Vec<_>>().join(", ");
+        let text = format!(
+            "@prefix svc: <{NAMESPACE}> . @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+             {plain} <urn:svc:triple/9> a rdf:Statement ; rdf:subject <http://e/s> ; rdf:predicate <http://e/p> ; rdf:object 1 ;
+                svc:sourceId {sources} . <http://e/last> <http://e/p> 1 ."
+        );
+        std::fs::write(&path, text).unwrap();
+        let (parts, mut read) = tokio::sync::mpsc::channel(10);
+        send_parts(&path, None, &check(&path, None).unwrap(), &parts).unwrap();
+        let mut open: Vec<Part> = Vec::new();
+        while let Ok(part) = read.try_recv() {
+            open.push(part);
+        }
+        assert!(open.len() > 1);
+        // The service may take smaller parts alone.
+        let mut smallest = 0;
+        while let Some(part) = open.pop() {
+            let triples = TurtleParser::new().for_slice(part.text.as_bytes()).map(Result::unwrap);
+            let triples: Vec<Triple> =
+                triples.filter(|triple| triple.subject.to_string().contains("triple/9")).collect();
+            assert!([0, 64].contains(&triples.len()), "{} triples of the description", triples.len());
+            match part.triples > 100 {
+                true => open.extend(halves(&part.text).unwrap().into_iter().flatten()),
+                false => smallest += 1,
+            }
+        }
+        assert!(smallest > 100);
     }
 }

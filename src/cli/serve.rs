@@ -1,13 +1,13 @@
 //! `svc serve`.
 use super::{CliError, token_file};
 use crate::{
-    app::{App, asked_to_stop},
+    app::{App, AppError, asked_to_stop},
     ingest::extension::TaskTypes,
     logging, otlp,
     reader::Reader,
     settings::Settings,
 };
-use std::{io::Write, process::ExitCode, sync::Arc};
+use std::{io::Write, pin::pin, process::ExitCode, sync::Arc};
 
 /// Prints a line for the person who started the service; it does not matter if nobody reads it.
 macro_rules! announce {
@@ -17,6 +17,7 @@ macro_rules! announce {
 }
 
 pub async fn serve(settings: Settings, types: TaskTypes) -> Result<ExitCode, CliError> {
+    let mut stop = pin!(asked_to_stop());
     let exporter = otlp::start(&settings, "svc")?;
     logging::start(settings.log_level, settings.log_format, exporter.as_ref());
     for warning in settings.warnings() {
@@ -28,7 +29,17 @@ pub async fn serve(settings: Settings, types: TaskTypes) -> Result<ExitCode, Cli
     };
     let ephemeral = settings.api_token.is_blank();
     let data_dir = settings.data_dir.clone();
-    let mut app = App::start_with(Arc::new(settings), &token, Reader::of_this_program()?, types).await?;
+    let reader = Reader::of_this_program()?;
+    let mut app = match App::start_with(Arc::new(settings), &token, reader, types, stop.as_mut()).await {
+        Err(AppError::Stopped) => {
+            if let Some(exporter) = exporter {
+                exporter.stop().await;
+            }
+            announce!("stopped before it served");
+            return Ok(ExitCode::SUCCESS);
+        }
+        started => started?,
+    };
     if ephemeral {
         if let Err(error) = token_file::keep(&data_dir, &token) {
             tracing::warn!(error = %error, "the token could not be stored: set SVC_API_TOKEN for the command line");
@@ -45,7 +56,7 @@ pub async fn serve(settings: Settings, types: TaskTypes) -> Result<ExitCode, Cli
     let shown = if ephemeral { token.as_str() } else { "$SVC_API_TOKEN" };
     announce!("try: svc ingest FILE");
     announce!("     curl -H \"Authorization: Bearer {shown}\" \"http://{address}/search/?q=words\"");
-    let ended = app.run(asked_to_stop()).await;
+    let ended = app.run(stop).await;
     // A second signal means that nobody wants to wait.
     app.stop(asked_to_stop()).await;
     if let Some(exporter) = exporter {

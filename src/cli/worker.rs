@@ -26,7 +26,7 @@ use crate::{
     worker::{Role, RunningWorker},
 };
 use clap::{Parser, Subcommand};
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 use svc_actors::WorkerEnd;
 
 /// Works on the task queue of a service, on this machine or another.
@@ -133,6 +133,7 @@ async fn run(
     if let Some(Command::Doctor { patience_seconds, json }) = arguments.command {
         return doctor(&settings, patience_seconds, Output::choose(json, false)).await;
     }
+    let mut stop = pin!(asked_to_stop());
     let mut role = Role { drain: arguments.drain, max_tasks: arguments.max_tasks, ..Role::of(&settings) };
     if !arguments.badge.is_empty() {
         role.badges = arguments.badge;
@@ -143,19 +144,33 @@ async fn run(
         return Err(SettingsError::Invalid(vec![problem.to_owned()]).into());
     }
     let reader = Reader::of_this_program()?.confined(&settings);
-    reader.check().await.map_err(crate::app::AppError::from)?;
-    let backend = Backend::join(&settings).await?;
-    database::check_writable(&backend.pool).await.map_err(crate::app::AppError::from)?;
-    backend.check_schema().await?;
-    let (embedder, coming) = load_embedders(&settings).await?;
-    let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader);
-    let service = service.with_task_types(types).with_coming(coming);
-    let service = service.with_ocr().await.map_err(crate::app::AppError::from)?;
+    let prepare = async {
+        reader.check().await.map_err(crate::app::AppError::from)?;
+        let backend = Backend::join(&settings).await?;
+        database::check_writable(&backend.pool).await.map_err(crate::app::AppError::from)?;
+        backend.check_schema().await?;
+        let (embedder, coming) = load_embedders(&settings).await?;
+        let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader);
+        let service = service.with_task_types(types).with_coming(coming);
+        let service = service.with_ocr().await.map_err(crate::app::AppError::from)?;
+        Ok::<_, CliError>((backend, service))
+    };
+    let prepared = tokio::select! {
+        biased;
+        () = stop.as_mut() => None,
+        prepared = prepare => Some(prepared?),
+    };
+    let Some((backend, service)) = prepared else {
+        if let Some(exporter) = exporter {
+            exporter.stop().await;
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
     let mut worker = RunningWorker::start(role, service.tools(), backend.options.clone())
         .await
         .map_err(crate::app::AppError::from)?;
     let ended = tokio::select! {
-        () = asked_to_stop() => None,
+        () = stop => None,
         end = worker.wait() => Some(end),
     };
     // A second signal means that nobody wants to wait, so whatever still runs is given back.

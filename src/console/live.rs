@@ -28,19 +28,24 @@ use tokio::{sync::watch, time::Instant};
 const EVERY: Duration = Duration::from_secs(1);
 /// The time between two messages to a principal. It hears no sooner of anything, because the moment would tell of each event that it may not read.
 const BEAT: Duration = Duration::from_secs(2);
+/// A principal is told at each of so many beats, whatever happened: a claim, a pause and a lost worker show on a page, but write neither an event nor an
+/// attempt. A fixed clock tells nothing of what is hidden.
+const CLOCK: u32 = 5;
+/// How many of the newest events and attempts are looked at for news, so that a look takes no longer however much happened. The clock tells of the others.
+const NEWEST: i64 = 1_000;
 /// A stream without news says after this time that it lives.
 const QUIET: Duration = Duration::from_secs(5);
 /// The message that there is news.
 const CHANGED: Bytes = Bytes::from_static(b"event: changed\ndata: 1\n\n");
-/// The time between two looks whether the viewer is still signed in.
+/// The time between two looks whether the owner is still signed in.
 const CHECK: Duration = Duration::from_secs(5);
 
 /// What tells that a page may have changed.
 enum News {
     /// Each overview: the owner's pages are made of them.
     Overviews(watch::Receiver<u64>),
-    /// What a principal may read of what happened since it was looked for.
-    Readable(Option<Seen>),
+    /// What a principal may read of what happened since it was looked for, and how many beats there were since the clock told it last.
+    Readable { seen: Option<Seen>, beats: u32 },
 }
 
 /// What was there when news were looked for.
@@ -59,30 +64,21 @@ impl News {
             sampler.look();
             return News::Overviews(sampler.follow());
         }
-        News::Readable(None)
+        News::Readable { seen: None, beats: 0 }
     }
+}
 
-    /// Waits for something that may show on the page; returns whether there was any in time.
-    async fn wait(&mut self, console: &Console, viewer: &Viewer) -> bool {
-        match self {
-            News::Overviews(taken) => {
-                tokio::time::sleep(EVERY).await;
-                console.service.sampler.look();
-                let changed = async {
-                    if taken.changed().await.is_err() {
-                        // Nobody tells any more, because the service ends.
-                        std::future::pending::<()>().await;
-                    }
-                };
-                tokio::time::timeout(QUIET, changed).await.is_ok()
-            }
-            News::Readable(seen) => {
-                tokio::time::sleep(BEAT).await;
-                // While the database is away, nothing is new.
-                look(console, viewer, seen).await.unwrap_or_default()
-            }
+/// Waits for the next overview; returns whether there was one in time.
+async fn overview(console: &Console, taken: &mut watch::Receiver<u64>) -> bool {
+    tokio::time::sleep(EVERY).await;
+    console.service.sampler.look();
+    let changed = async {
+        if taken.changed().await.is_err() {
+            // Nobody tells any more, because the service ends.
+            std::future::pending::<()>().await;
         }
-    }
+    };
+    tokio::time::timeout(QUIET, changed).await.is_ok()
 }
 
 /// Whether something has happened since the last look that a principal may read: an event, or an attempt at a task, because what is ingested changes
@@ -94,11 +90,12 @@ async fn look(console: &Console, viewer: &Viewer, seen: &mut Option<Seen>) -> Re
     let (event, attempt) = event_feed::latest(&mut conn).await.or_fail()?;
     let last = seen.unwrap_or(Seen { event, attempt, told_attempt: attempt });
     let audience = Audience { readable: viewer.caller.readable(), principal: viewer.caller.principal_id() };
-    let is_told =
-        event > last.event && event_feed::has_news(&mut conn, &audience, last.event, event).await.or_fail()?;
+    let after_event = last.event.max(event - NEWEST);
+    let is_told = event > last.event && event_feed::has_news(&mut conn, &audience, after_event, event).await.or_fail()?;
+    let after_attempt = last.told_attempt.max(last.attempt - NEWEST);
     let went_on = !is_told
         && last.attempt > last.told_attempt
-        && story::has_attempts(&mut conn, &audience.readable, last.told_attempt, last.attempt).await.or_fail()?;
+        && story::has_attempts(&mut conn, &audience.readable, after_attempt, last.attempt).await.or_fail()?;
     *seen = Some(Seen { event, attempt, told_attempt: last.attempt });
     Ok(is_told || went_on)
 }
@@ -108,7 +105,7 @@ struct Follower {
     news: News,
     is_first: bool,
     viewer: Viewer,
-    /// When the viewer was last seen to be signed in.
+    /// When the owner was last seen to be signed in.
     checked: Instant,
     _place: Place,
 }
@@ -119,18 +116,39 @@ impl Follower {
         if std::mem::take(&mut self.is_first) {
             return Some(Bytes::from_static(b"retry: 2000\n\n"));
         }
-        if self.checked.elapsed() >= CHECK {
-            self.checked = Instant::now();
-            match self.viewer.session_state(&self.console).await {
-                SessionState::Ended => return None,
-                SessionState::HasOtherRights => return Some(CHANGED),
-                SessionState::Lasts => {}
-            }
-        }
         let ending = self.console.service.ending.clone();
-        let is_new = tokio::select! {
-            () = ending.cancelled() => return None,
-            is_new = self.news.wait(&self.console, &self.viewer) => is_new,
+        tokio::select! {
+            () = ending.cancelled() => None,
+            message = self.message() => message,
+        }
+    }
+
+    /// Waits for something that may show on the page; `None` when the session ends.
+    async fn message(&mut self) -> Option<Bytes> {
+        let is_new = match &mut self.news {
+            News::Overviews(taken) => {
+                if self.checked.elapsed() >= CHECK {
+                    self.checked = Instant::now();
+                    match self.viewer.session_state(&self.console).await {
+                        SessionState::Ended => return None,
+                        SessionState::HasOtherRights => return Some(CHANGED),
+                        SessionState::Lasts => {}
+                    }
+                }
+                overview(&self.console, taken).await
+            }
+            News::Readable { seen, beats } => {
+                tokio::time::sleep(BEAT).await;
+                *beats = (*beats + 1) % CLOCK;
+                // A look with rights of before would tell of what the viewer may not read any more.
+                match self.viewer.session_state(&self.console).await {
+                    SessionState::Ended => return None,
+                    SessionState::HasOtherRights => return Some(CHANGED),
+                    SessionState::Lasts => {}
+                }
+                // While the database is away, nothing is new.
+                *beats == 0 || look(&self.console, &self.viewer, seen).await.unwrap_or_default()
+            }
         };
         Some(if is_new { CHANGED } else { Bytes::from_static(b": quiet\n\n") })
     }
@@ -142,7 +160,7 @@ pub async fn follow(State(console): State<Arc<Console>>, viewer: Viewer) -> Resp
         Err(failure) => return layout::bare_refusal(&failure),
     };
     let mut news = News::of(&console, &viewer);
-    if let News::Readable(seen) = &mut news
+    if let News::Readable { seen, .. } = &mut news
         && let Err(failure) = look(&console, &viewer, seen).await
     {
         return layout::bare_refusal(&failure);

@@ -2,10 +2,14 @@
 
 use super::EmbeddedError;
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{File, OpenOptions, Permissions, TryLockError},
     io::{Read, Seek, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::Path,
 };
+
+/// Who may read the file may lock it too, and so keep the service from starting.
+const OWNER_ALONE: u32 = 0o600;
 
 /// The lock, held until it is dropped. The kernel releases it with the process, so a killed service locks nobody out.
 #[derive(Debug)]
@@ -32,8 +36,13 @@ impl Holder {
             .truncate(false)
             .read(true)
             .write(true)
+            .mode(OWNER_ALONE)
             .open(&path)
             .map_err(EmbeddedError::file("open", &path))?;
+        // An earlier version made it for all to read.
+        if let Err(error) = file.set_permissions(Permissions::from_mode(OWNER_ALONE)) {
+            tracing::warn!(%error, "other users of this machine can take the lock of the data folder");
+        }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -73,5 +82,17 @@ mod tests {
         Holder::take(&folder).unwrap();
         drop(copy);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn no_other_user_of_the_machine_can_take_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("lock");
+        let mode = || std::fs::metadata(&lock).unwrap().permissions().mode() & 0o777;
+        drop(Holder::take(folder.path()).unwrap());
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
+        drop(Holder::take(folder.path()).unwrap());
+        assert_eq!(mode(), 0o600, "one of an earlier version is closed too");
     }
 }

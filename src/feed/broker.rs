@@ -192,7 +192,7 @@ impl Broker {
 
     /// Makes the exchanges and queues that do not exist, and asks for the right that the feed needs besides; whatever exists must be as it would be made.
     pub async fn declare(&self) -> Result<(), BrokerError> {
-        let channel = self.channel().await?;
+        let mut channel = self.channel().await?;
         let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
         for (name, kind) in [
             (self.prefix.clone(), ExchangeKind::Topic),
@@ -203,7 +203,7 @@ impl Broker {
         }
         let text = |text: &str| AMQPValue::LongString(text.into());
         let number = AMQPValue::LongLongInt;
-        let queue = async |part: &str, arguments: &[(&str, AMQPValue)]| {
+        let queue = async |channel: &Channel, part: &str, arguments: &[(&str, AMQPValue)]| {
             let mut table = FieldTable::default();
             table.insert("x-queue-type".into(), text("quorum"));
             for (name, value) in arguments {
@@ -217,9 +217,16 @@ impl Broker {
         let mut upload =
             vec![("x-delivery-limit", number(DELIVERIES)), ("x-dead-letter-exchange", text(&self.name("dlx")))];
         upload.extend(safely.clone());
-        queue("upload", &upload).await?;
-        // Looking at a message counts as a delivery, and RabbitMQ 4 gives up after 20 of them by default.
-        queue("dead", &[("x-delivery-limit", number(1_000_000))]).await?;
+        queue(&channel, "upload", &upload).await?;
+        // Looking at a message counts as a delivery, and RabbitMQ 4 gives up after 20 of them by default. What finds no room stays in the queue before.
+        let dead = [("x-delivery-limit", number(1_000_000)), ("x-overflow", text("reject-publish"))];
+        let mut made = queue(&channel, "dead", &dead).await;
+        if made.as_ref().is_err_and(|error| error.is_soft(&AMQPSoftError::PRECONDITIONFAILED)) {
+            // A queue of an earlier version lacks the last argument, and goes on without it. The refusal has closed the channel.
+            channel = self.channel().await?;
+            made = queue(&channel, "dead", &dead[..1]).await;
+        }
+        made?;
         for (part, wait) in &self.retries {
             let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
             let mut retry = vec![
@@ -228,7 +235,7 @@ impl Broker {
                 ("x-dead-letter-routing-key", text("upload.retry")),
             ];
             retry.extend(safely.clone());
-            queue(&format!("retry.{part}"), &retry).await?;
+            queue(&channel, &format!("retry.{part}"), &retry).await?;
         }
         for (part, exchange, key) in [("upload", self.prefix.clone(), "upload.#"), ("dead", self.name("dlx"), "")] {
             let bound = channel.queue_bind(

@@ -5,10 +5,11 @@ use super::{
     message::{CODE, DETAIL, ROUNDS, Said, UPLOADER, Upload, envelope_limit},
     outcomes,
     source::{self, Missing},
+    turn::Lost,
 };
 use crate::{
     access::Caller,
-    error::OrFail,
+    error::{IntoFailure, OrFail},
     ingest::{
         options::Requested,
         upload::{Incoming, arrive, recognise, title},
@@ -109,9 +110,12 @@ impl From<Missing> for Trouble {
     }
 }
 
-impl From<BrokerError> for Trouble {
-    fn from(error: BrokerError) -> Trouble {
-        Trouble::Lost(error)
+impl From<Lost> for Trouble {
+    fn from(lost: Lost) -> Trouble {
+        match lost {
+            Lost::Broker(error) => Trouble::Lost(error),
+            Lost::Database(error) => Trouble::Away(error.into_failure()),
+        }
     }
 }
 
@@ -139,19 +143,24 @@ pub(super) async fn consume(service: &Arc<Service>, broker: &Broker, one_by_one:
         let mut deliveries =
             answer(channel.basic_consume(queue.into(), CONSUMER.into(), options, FieldTable::default())).await?;
         let mut under_way = FuturesUnordered::new();
+        // A look needs a connection, which those that are under way may hold, so they go on meanwhile.
+        let mut looking = FuturesUnordered::new();
         let mut look = tokio::time::interval(LOOK);
         let mut unlooked = 0;
         let next = loop {
             broker.at_work.store(under_way.len(), Ordering::Relaxed);
             tokio::select! {
                 () = service.ending.cancelled() => break Next::End,
-                _ = look.tick() => {
+                _ = look.tick(), if looking.is_empty() => {
                     unlooked = 0;
-                    if is_full(service, service.settings.bulk_high_water).await {
+                    looking.push(is_full(service, service.settings.bulk_high_water));
+                }
+                Some(must_pause) = looking.next(), if !looking.is_empty() => {
+                    if must_pause {
                         break Next::Pause;
                     }
                 }
-                delivery = deliveries.next(), if under_way.len() < AT_ONCE => match delivery {
+                delivery = deliveries.next(), if looking.is_empty() && under_way.len() < AT_ONCE => match delivery {
                     Some(delivery) => {
                         under_way.push(take(service, broker, delivery?));
                         unlooked += 1;
@@ -398,7 +407,7 @@ async fn tried(
             let known = store::bulk::stored(&mut conn, &receipt).await.or_fail().map_err(Trouble::Away)?;
             if let Some(known) = known.filter(|known| known.sha256 == sha256) {
                 drop(conn);
-                outcomes::again(broker, &receipt, &known).await?;
+                outcomes::again(service, broker, &receipt, &known).await?;
                 return Ok(Answer::Ack);
             }
             failure
@@ -439,7 +448,7 @@ async fn stored(
             let failure = Failure::new(Code::Conflict, "a message with this id brought other bytes before");
             return Err(Trouble::Rejected(failure.with("remedy", "give each file a message_id of its own")));
         }
-        return Ok(outcomes::again(broker, receipt, &known).await?);
+        return Ok(outcomes::again(service, broker, receipt, &known).await?);
     }
     let Upload { options, query, .. } = &upload;
     let intake = service.intake();

@@ -70,18 +70,31 @@ async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
     }
 }
 
-/// The last word of a key, and what is told.
-fn outcome(event: &Told) -> (&'static str, Value) {
-    let word = match event.kind.as_ref().map(|kind| kind.0) {
+/// The last word of a key.
+fn word(kind: Option<EventKind>) -> &'static str {
+    match kind {
         Some(EventKind::IngestDuplicate) => "duplicate",
         Some(EventKind::IngestSettled) => "settled",
         Some(EventKind::IngestFailed) => "failed",
-        Some(EventKind::IngestCancelled) => "cancelled",
+        Some(EventKind::IngestCancelled | EventKind::DocumentDeleted) => "cancelled",
         Some(EventKind::FeedDead) => "rejected",
         _ => "accepted",
-    };
-    let facts = FACTS.iter().filter_map(|name| Some(((*name).to_owned(), event.data.get(*name)?.clone())));
-    let mut told: Map<String, Value> = facts.filter(|(_, value)| !value.is_null()).collect();
+    }
+}
+
+/// What a producer is told of the data of an event.
+fn facts(data: &Value) -> Map<String, Value> {
+    let facts = FACTS.iter().filter_map(|name| Some(((*name).to_owned(), data.get(*name)?.clone())));
+    facts.filter(|(_, value)| !value.is_null()).collect()
+}
+
+/// The last word of a key, and what is told.
+fn outcome(event: &Told) -> (&'static str, Value) {
+    let kind = event.kind.as_ref().map(|kind| kind.0);
+    let (word, mut told) = (word(kind), facts(&event.data));
+    if kind == Some(EventKind::DocumentDeleted) {
+        told.insert("detail".to_owned(), json!("the file was deleted before it was ingested"));
+    }
     told.extend([
         ("v".to_owned(), json!(1)),
         ("message_id".to_owned(), json!(event.message_id)),
@@ -93,16 +106,27 @@ fn outcome(event: &Told) -> (&'static str, Value) {
     (word, told.into())
 }
 
-/// Tells the producer of a message that came again what became of it the first time.
-pub(super) async fn again(broker: &Broker, receipt: &Receipt, known: &Outcome) -> Result<(), BrokerError> {
-    let told = json!({
-        "v": 1, "message_id": receipt.message_id, "outcome": known.outcome, "document_id": known.document_id.map(|id| id.0),
-        "sha256": known.sha256, "again": true,
-    });
-    for sent in
-        send(broker, &known.outcome, &told, receipt.reply_to.as_deref(), receipt.correlation_id.as_deref()).await?
-    {
-        arrived(sent).await?;
+/// Tells the producer of a message that came again what became of it the first time, and how its ingestion ended. An end that is still to come is
+/// told where this delivery says.
+pub(super) async fn again(service: &Service, broker: &Broker, receipt: &Receipt, known: &Outcome) -> Result<(), Lost> {
+    let end = match known.document_id.filter(|_| known.outcome == "accepted") {
+        Some(id) => bulk::follow(&mut *service.pool.acquire().await?, receipt, id).await?,
+        None => None,
+    };
+    let end = end.map(|end| (word(Some(end.kind.0)), facts(&end.data)));
+    for (word, mut told) in std::iter::once((known.outcome.as_str(), Map::new())).chain(end) {
+        told.extend([
+            ("v".to_owned(), json!(1)),
+            ("message_id".to_owned(), json!(receipt.message_id)),
+            ("outcome".to_owned(), json!(word)),
+            ("document_id".to_owned(), json!(known.document_id.map(|id| id.0))),
+            ("sha256".to_owned(), json!(known.sha256)),
+            ("again".to_owned(), json!(true)),
+        ]);
+        let (reply_to, mark) = (receipt.reply_to.as_deref(), receipt.correlation_id.as_deref());
+        for sent in send(broker, word, &told.into(), reply_to, mark).await.map_err(Lost::Broker)? {
+            arrived(sent).await.map_err(Lost::Broker)?;
+        }
     }
     Ok(())
 }

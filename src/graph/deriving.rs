@@ -229,8 +229,8 @@ impl Group {
         // Other rules may need the types of all classes.
         let is_alone = |classes: &Classes| {
             let reads = |(rule, _): &(Rule, String)| match rule.step {
-                // A class may be above another one by such a rule alone.
-                Step::Copied { from, to, .. } => from == classes.of.0 || to == classes.above.0,
+                // A class may be above another one by such a rule alone, and a type that is asserted may follow by one too.
+                Step::Copied { from, to, .. } => [from, to].contains(&classes.of.0) || to == classes.above.0,
                 Step::Joined { first, then } => then == classes.of.0 || (first == classes.of.0 && then == first),
             };
             !group.rules.iter().any(reads)
@@ -255,10 +255,16 @@ impl Group {
         Ok(group)
     }
 
-    /// Has what is said of documents of a zone without a source count there alone. Only who may read the zone sees it.
+    /// Has what is said of documents of a zone without a source count there alone, whichever end they are. Only who may read the zone sees it. No fact that
+    /// stays open leads to such a document or from one, so that none follows that is asserted of it.
     fn facts_into_zones(&mut self) {
         for fact in self.facts.iter_mut().filter(|fact| fact.zone == OPEN) {
-            fact.zone = self.guards.get(&fact.subject).copied().unwrap_or(OPEN);
+            let object = match fact.object {
+                Object::Node(node) => Some(node),
+                Object::Literal(_) => None,
+            };
+            let mut ends = [Some(fact.subject), object].into_iter().flatten();
+            fact.zone = ends.find_map(|end| self.guards.get(&end).copied()).unwrap_or(OPEN);
         }
         self.facts.retain(|fact| !self.left_out.contains(&fact.zone));
     }

@@ -10,10 +10,7 @@ use crate::{
     service::Service,
     store::{self, evidence::Evidence, tasks::fingerprint},
 };
-use std::{
-    collections::{BTreeSet, HashSet},
-    time::Duration,
-};
+use std::time::Duration;
 use svc_actors::{Lane, Lanes};
 use svc_client::{
     Call, Code, Failure, ops,
@@ -56,13 +53,13 @@ impl Handle<ops::extract_facts> for Service {
     }
 }
 
-/// Queues a task for each text, unless the same is queued already.
+/// Queues a task for each text, unless the same is queued already. Returns the tasks.
 async fn queue(
     service: &Service,
     caller: &Caller,
     under: DocumentId,
     request: &ExtractFactsRequest,
-) -> Result<Vec<(DocumentId, TaskId)>, Failure> {
+) -> Result<Vec<TaskId>, Failure> {
     let (mut queued, mut after) = (Vec::new(), DocumentId(0));
     let mut conn = service.pool.acquire().await.or_fail()?;
     let parameters = Parameters::new(service, &mut conn, under, request).await.or_fail()?;
@@ -80,29 +77,24 @@ async fn queue(
             let parameters = parameters.of(text.content_hash.clone());
             let params = serde_json::to_value(&parameters).map_err(|error| Failure::new(Code::Internal, error))?;
             if let Some(task) = unfinished.get(&(id, fingerprint(&params))) {
-                queued.push((id, *task));
+                queued.push(*task);
                 continue;
             }
             let queueing = Queueing::of_file(text.root_id(), &service.settings.task_badges);
             let task = queueing.add(&mut tx, &text.place, Work::of(&EXTRACT_FACTS).params(params)).await.or_fail()?;
-            queued.push((id, task));
+            queued.push(task);
         }
         tx.commit().await.or_fail()?;
     }
 }
 
 /// What came of the tasks, if they all end soon.
-async fn wait_for(
-    service: &Service,
-    queued: &[(DocumentId, TaskId)],
-    dry_run: bool,
-) -> Result<Option<ExtractedFacts>, Failure> {
-    let tasks: Vec<TaskId> = queued.iter().map(|(_, task)| *task).collect();
+async fn wait_for(service: &Service, tasks: &[TaskId], dry_run: bool) -> Result<Option<ExtractedFacts>, Failure> {
     let ended = async {
         let mut step = WAIT_STEP;
         loop {
             let mut conn = service.pool.acquire().await.or_fail()?;
-            let (open, failed, completed) = store::extraction::progress(&mut conn, &tasks).await.or_fail()?;
+            let (open, failed, completed) = store::extraction::progress(&mut conn, tasks).await.or_fail()?;
             if open == 0 {
                 return Ok::<_, Failure>((failed, completed));
             }
@@ -118,12 +110,9 @@ async fn wait_for(
     let Some((failed, completed)) = ended.transpose()? else { return Ok(None) };
     let mut done = ExtractedFacts { failed: failed.len() as i64, ..ExtractedFacts::default() };
     let name = if dry_run { Evidence::FactsDryRun } else { Evidence::Facts };
-    let failed: HashSet<DocumentId> = failed.into_iter().collect();
-    // A reprocess may have put a task at the part that took the place of its text.
-    let documents = queued.iter().map(|(id, _)| *id).chain(completed).filter(|id| !failed.contains(id));
-    let documents: Vec<DocumentId> = documents.collect::<BTreeSet<_>>().into_iter().collect();
+    // A reprocess may have put a task at the part that took the place of its text; what an earlier task said of that text counts no more.
     let mut conn = service.pool.acquire().await.or_fail()?;
-    for page in documents.chunks(PAGE as usize) {
+    for page in completed.chunks(PAGE as usize) {
         for said in store::extraction::recorded(&mut conn, page, name).await.or_fail()? {
             let number = |name: &str| match &said[name] {
                 serde_json::Value::Array(all) => all.len() as i64,

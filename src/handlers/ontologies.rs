@@ -130,6 +130,8 @@ async fn load(
     ontology: &Ontology,
     titles: &[String],
 ) -> Result<(), Failure> {
+    // Predicates come before facts, which take the pen: who waits for a predicate of another transaction must not hold what that one waits for.
+    let described = describe(service, conn, caller, id, ontology).await?;
     let name = format!("ontology-{id}");
     let what = Import { graph: &ontology.facts, titles, parent_id: Some(id.0), name: Some(&name) };
     let imported = importing::import(service, conn, caller, &what).await?;
@@ -147,7 +149,6 @@ async fn load(
         classes: &classes,
     };
     ontologies::record(conn, id, &loaded).await.or_fail()?;
-    let described = describe(service, conn, caller, id, ontology).await?;
     let of: Vec<Described> = described.iter().map(|(_, described)| described.clone()).collect();
     let refused = ontologies::describe(conn, id, &of, caller.principal().is_none()).await.or_fail()?;
     if refused.is_empty() {
@@ -159,7 +160,7 @@ async fn load(
     ontologies::record(conn, id, &Loaded { not_used: &not_used, ..loaded }).await.or_fail()
 }
 
-/// What an ontology says of predicates, which are made where they are missing.
+/// What an ontology says of predicates. These and those of its facts are made where they are missing, all at once, so that none waits in a circle.
 async fn describe<'a>(
     service: &Service,
     conn: &mut PgConnection,
@@ -172,6 +173,7 @@ async fn describe<'a>(
         std::iter::once(&property.iri).chain(others).cloned().collect::<Vec<_>>()
     };
     let mut iris: Vec<String> = ontology.properties.iter().flat_map(named).collect();
+    iris.extend(ontology.facts.predicates.iter().cloned());
     iris.sort_unstable();
     iris.dedup();
     let graph = Graph { predicates: iris, prefixes: ontology.facts.prefixes.clone(), ..Graph::default() };

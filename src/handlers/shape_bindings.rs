@@ -84,11 +84,16 @@ impl Handle<ops::create_shape_binding> for Service {
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         may_bind(&mut tx, caller, document_id).await?;
         let own = named::document(&self.settings.rdf_base, &new.shape);
-        let found = shape_bindings::source(&mut tx, &caller.readable(), &new.shape, own).await.or_fail()?;
+        let (scope, by) = (caller.readable(), caller.principal_id());
+        let found = shape_bindings::source(&mut tx, &scope, by, &new.shape, own).await.or_fail()?;
         let (ontology_id, is_whole) = found.ok_or_else(|| {
             let shown: String = new.shape.chars().take(200).collect();
+            let remedy = match by {
+                Some(_) => "load the ontology that has it by POST /ontologies",
+                None => "load the ontology that has it by POST /ontologies; name one that a principal keeps for itself by the IRI of its document",
+            };
             Failure::field("shape", format!("there is neither a shape nor an ontology with the IRI {shown}"))
-                .with("remedy", "load the ontology that has it by POST /ontologies")
+                .with("remedy", remedy)
         })?;
         let shape = (!is_whole).then_some(new.shape);
         guarding::read(&mut tx, ontology_id, shape.clone(), self.settings.rdf_max_triples).await?;

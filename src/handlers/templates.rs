@@ -85,7 +85,9 @@ impl Handle<ops::update_template> for Service {
             tries -= 1;
             let template = of(self, caller, path.id).await?;
             let written = checked(self, caller, &template, &change).await?;
-            let if_match = named.clone().map_or_else(|| etag_of(&template), Ok)?;
+            let read = etag_of(&template)?;
+            // Of several versions that the caller names, only the one that was read here has been checked.
+            let if_match = named.clone().filter(|_| !meta.may_change(&read)).unwrap_or(read);
             let meta = Meta { if_match: Some(if_match), ..meta.clone() };
             let done = Call { meta, path, query, body: Json(written) };
             match Handle::<ops::update_document>::handle(self, caller, done).await {

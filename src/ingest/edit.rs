@@ -93,6 +93,9 @@ pub async fn embed_again(
     for container in &containers {
         store::reservations::hold_for_edit(conn, container, WriteMode::Itself).await.or_fail()?;
     }
+    // What waits in a batch of a provider would keep the text from being found for up to a day.
+    let mode = if file.is_some() { WriteMode::Subtree } else { WriteMode::Itself };
+    store::llm_batches::leave(conn, place, mode).await.or_fail()?;
     let tokens = store::edits::forget_vectors(conn, place, file).await.or_fail()?;
     if file.is_none() {
         outdate_sums(&core.settings.task_badges, conn, &[place.id()]).await.or_fail()?;

@@ -11,6 +11,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
+use svc_actors::WriteMode;
 use svc_client::Failure;
 use svc_ids::DocumentId;
 
@@ -67,14 +68,21 @@ async fn under_titles(core: &Core, conn: &mut PgConnection, place: &Place) -> Re
 
 /// Queues the task. One that waits begins anew instead, and one that runs leaves the rest to that, so that changes in a row do the work once.
 async fn queue(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
+    make_way(conn, place).await?;
     if store::titles::begin_anew(conn, place, EMBED_TITLES.name).await.or_fail()? {
         return Ok(());
     }
     add(core, conn, place, json!({})).await
 }
 
+/// Takes what waits in a batch of a provider out of the region of the task, which it would keep for up to a day.
+async fn make_way(conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
+    store::llm_batches::leave(conn, place, WriteMode::Itself).await.or_fail()
+}
+
 /// Queues a task for a container alone. One that waits sees its present title.
 async fn queue_alone(core: &Core, conn: &mut PgConnection, place: &Place) -> Result<(), Failure> {
+    make_way(conn, place).await?;
     let params = json!({ALONE: true});
     if store::titles::waits(conn, place, EMBED_TITLES.name, &[json!({}), params.clone()]).await.or_fail()? {
         return Ok(());

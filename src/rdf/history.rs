@@ -135,14 +135,19 @@ pub fn unfold(graph: Graph) -> Result<Unfolded, Failure> {
         }
     }
     told.retain(|_, described| described.is_history && described.is_statement);
-    if told.is_empty() {
+    let is_term = |predicate: &str| predicate.starts_with(NAMESPACE);
+    if !graph.predicates.iter().any(|predicate| is_term(predicate)) {
         return Ok(Unfolded { graph, left_out: 0 });
     }
     let mut left_out = 0;
     let mut made = Unfolding { from: &graph, to: Graph::default(), nodes: HashMap::new(), predicates: HashMap::new() };
     made.to.prefixes.clone_from(&graph.prefixes);
     for triple in graph.triples.iter().filter(|triple| !told.contains_key(&triple.subject)) {
-        made.add(triple.subject, &graph.predicates[triple.predicate], &triple.object, Manner::default());
+        let predicate = &graph.predicates[triple.predicate];
+        // A term of a history tells of statements alone: of anything else it is no fact.
+        if !is_term(predicate) {
+            made.add(triple.subject, predicate, &triple.object, Manner::default());
+        }
     }
     for (at, described) in &told {
         let only = |name: &str, values: &[Object]| match values {
@@ -280,5 +285,22 @@ impl Unfolding<'_> {
             self.to.predicates.len() - 1
         });
         self.to.triples.push(Read { subject, predicate, object, valid_from, valid_until, source, fact_type, ids });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdf::reading;
+    use svc_client::RdfSyntax;
+
+    #[test]
+    fn what_a_history_tells_of_no_statement_becomes_no_fact() {
+        let text = "@prefix svc: <urn:svc:history#> . <urn:svc:triple/9> svc:sourceId 17, 18 . <http://e/a> <http://e/p> 1 ; svc:note <http://e/b> .";
+        let read = reading::read(text, RdfSyntax::Turtle, None, 100).unwrap();
+        assert_eq!(read.triples.len(), 4);
+        let graph = unfold(read).unwrap().graph;
+        assert_eq!((graph.triples.len(), &graph.predicates[..]), (1, &["http://e/p".to_owned()][..]));
+        assert!(matches!(&graph.nodes[..], [Node::Iri(iri)] if iri == "http://e/a"), "{:?}", graph.nodes);
     }
 }

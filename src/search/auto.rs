@@ -1,5 +1,9 @@
 //! Which method suits a query.
-use super::{bm25, fulltext, fulltext::quoted, hybrid_by, maxsim, paging, preset, vector};
+use super::{
+    bm25,
+    fulltext::{Minus, is_word_or_phrase, quoted},
+    fulltext_by, hybrid_by, maxsim, paging, preset, vector,
+};
 use crate::{access::Caller, core::Core};
 use svc_client::{
     Code, Failure,
@@ -34,11 +38,7 @@ enum Form {
 impl Form {
     fn of(query: &str) -> Form {
         let words: Vec<&str> = query.split_whitespace().collect();
-        let is_forbidden = |word: &&str| {
-            let rest = word.strip_prefix('-').unwrap_or_default();
-            // With a digit behind it the sign makes a negative number.
-            rest.starts_with(char::is_alphabetic) || quoted(rest).is_some()
-        };
+        let is_forbidden = |word: &&str| word.strip_prefix('-').is_some_and(is_word_or_phrase);
         let forbids = words.iter().any(is_forbidden) && !words.iter().all(is_forbidden);
         let chooses = words.len() > 2 && words[1..words.len() - 1].contains(&"OR");
         let has_phrase = query.char_indices().any(|(at, _)| {
@@ -139,7 +139,11 @@ async fn by(
             body.fill(preset);
             Box::pin(vector(core, caller, body)).await
         }
-        SearchMethod::Fulltext => Box::pin(fulltext(core, caller, FulltextSearch::from(body))).await,
+        SearchMethod::Fulltext => {
+            // A context that names the method has it as `POST /search/fulltext` has it.
+            let minus = if preset.method.is_none() { Minus::Words } else { Minus::Anything };
+            Box::pin(fulltext_by(core, caller, FulltextSearch::from(body), minus)).await
+        }
         SearchMethod::Bm25 => Box::pin(bm25(core, caller, Bm25Search::from(body))).await,
         SearchMethod::Maxsim => Box::pin(maxsim(core, caller, MaxsimSearch::from(body))).await,
         SearchMethod::Hybrid => {

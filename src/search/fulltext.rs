@@ -66,12 +66,26 @@ struct Item<'q> {
     quoted: bool,
 }
 
+/// What a `-` forbids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Minus {
+    /// Whatever follows it.
+    Anything,
+    /// A word or a phrase; before a digit it is the sign of a number.
+    Words,
+}
+
+/// Whether what follows a `-` is a word or a phrase, and no number.
+pub(super) fn is_word_or_phrase(text: &str) -> bool {
+    text.starts_with(char::is_alphabetic) || quoted(text).is_some()
+}
+
 impl Asked {
-    fn read(query: &str, analyzer: &Analyzer) -> Result<Asked, Unaskable> {
+    fn read(query: &str, minus: Minus, analyzer: &Analyzer) -> Result<Asked, Unaskable> {
         let (mut count, mut terms) = (0, 0);
         let mut choices = Vec::new();
         let (mut words, mut always, mut apart) = (Vec::new(), Vec::new(), Vec::new());
-        for items in choices_of(query) {
+        for items in choices_of(query, minus) {
             let (mut wanted, mut forbidden) = (Vec::new(), Vec::new());
             let mut is_word = false;
             for item in &items {
@@ -150,11 +164,11 @@ impl Asked {
 pub(super) async fn leg(
     core: &Core,
     eligible: &Eligible,
-    query: &str,
+    (query, minus): (&str, Minus),
     enough: u32,
     limit: u32,
 ) -> Result<(Leg, bool), Failure> {
-    let asked = Asked::read(query, core.lexicon.analyzer()).map_err(|unaskable| match unaskable {
+    let asked = Asked::read(query, minus, core.lexicon.analyzer()).map_err(|unaskable| match unaskable {
         Unaskable::Forbids => Failure::field("query", "it only forbids words: add one that must occur"),
         Unaskable::Long(words) => {
             let detail = match words > WORDS {
@@ -211,11 +225,14 @@ pub(super) fn quoted(text: &str) -> Option<(&str, &str)> {
 }
 
 /// The items of each choice between which the query says `or`.
-fn choices_of(query: &str) -> Vec<Vec<Item<'_>>> {
+fn choices_of(query: &str, minus: Minus) -> Vec<Vec<Item<'_>>> {
     let mut choices = vec![Vec::new()];
     let mut rest = query.trim_start();
     while !rest.is_empty() {
-        let bare = rest.strip_prefix('-').filter(|bare| !bare.is_empty() && !bare.starts_with(char::is_whitespace));
+        let bare = rest.strip_prefix('-').filter(|bare| match minus {
+            Minus::Anything => !bare.is_empty() && !bare.starts_with(char::is_whitespace),
+            Minus::Words => is_word_or_phrase(bare),
+        });
         let forbidden = bare.is_some();
         let text = bare.unwrap_or(rest);
         let (text, quoted, next) = match quoted(text) {
@@ -332,6 +349,7 @@ mod tests {
     #[test]
     fn a_query_becomes_what_must_occur() {
         let analyzer = Analyzer::new(AnalyzerConfig::default());
+        let read = |query: &str| Asked::read(query, Minus::Anything, &analyzer);
         for (query, all) in [
             ("Rising dough", "('rise' & 'dough')"),
             ("rises -dough", "('rise' & !'dough')"),
@@ -351,17 +369,26 @@ mod tests {
             ("„one two” -„three four“", "(('one' <1> 'two') & !('three' <1> 'four'))"),
             ("“ mill", "'mill'"),
         ] {
-            assert_eq!(Asked::read(query, &analyzer).map(|asked| asked.all), Ok(all.to_owned()), "{query}");
+            assert_eq!(read(query).map(|asked| asked.all), Ok(all.to_owned()), "{query}");
         }
-        assert_eq!(Asked::read("-dough", &analyzer), Err(Unaskable::Forbids));
-        assert_eq!(Asked::read("bread or -dough", &analyzer), Err(Unaskable::Forbids));
+        assert_eq!(read("-dough"), Err(Unaskable::Forbids));
+        assert_eq!(read("bread or -dough"), Err(Unaskable::Forbids));
         let long: String = (0..300).map(|at| format!("w{at} ")).collect();
-        assert_eq!(Asked::read(&long, &analyzer), Err(Unaskable::Long(300)));
-        assert_eq!(Asked::read(&"漢字".repeat(1_000), &analyzer), Err(Unaskable::Long(1)));
-        let asked = Asked::read("how \"bread dough\" rises -oven", &analyzer).unwrap();
+        assert_eq!(read(&long), Err(Unaskable::Long(300)));
+        assert_eq!(read(&"漢字".repeat(1_000)), Err(Unaskable::Long(1)));
+        let asked = read("how \"bread dough\" rises -oven").unwrap();
         assert_eq!(
             (asked.words, asked.always),
             (vec!["'how'".into(), "'rise'".into()], "('bread' <1> 'dough') & !'oven'".into())
         );
+    }
+
+    #[test]
+    fn a_minus_may_be_the_sign_of_a_number_and_still_forbids_words() {
+        let analyzer = Analyzer::new(AnalyzerConfig::default());
+        let read = |minus| Asked::read("rises -40 -dough -\"two words\"", minus, &analyzer).map(|asked| asked.all);
+        let anything = "('rise' & !'40' & !'dough' & !('two' <1> 'word'))";
+        assert_eq!(read(Minus::Anything), Ok(anything.to_owned()));
+        assert_eq!(read(Minus::Words), Ok("('rise' & '40' & !'dough' & !('two' <1> 'word'))".to_owned()));
     }
 }

@@ -37,6 +37,7 @@ pub use batch::{batch, by_any};
 use bm25::Query;
 use expand::Added;
 use forgiving::correct;
+use fulltext::Minus;
 use fusing::{Fusing, FusingOpen, NotHeld, fusing, places};
 use legs::{Leg, bm25_leg, vector_leg};
 use paging::Page;
@@ -185,7 +186,7 @@ macro_rules! asked {
 enum Ranking<'a> {
     Vector(&'a VectorSearch),
     Similar(&'a similar::Similar),
-    Fulltext(&'a FulltextSearch),
+    Fulltext(&'a FulltextSearch, Minus),
     Bm25(&'a Bm25Search, &'a [Weighted]),
     Maxsim(&'a MaxsimSearch),
     Hybrid(&'a HybridSearch, &'a Added),
@@ -252,7 +253,9 @@ impl Ranking<'_> {
         match self {
             Ranking::Vector(body) => Box::pin(vector_first(core, eligible, body, depth)),
             Ranking::Similar(similar) => Box::pin(similar.first(core, eligible, depth)),
-            Ranking::Fulltext(body) => Box::pin(fulltext_first(core, eligible, &body.query, enough, depth)),
+            Ranking::Fulltext(body, minus) => {
+                Box::pin(fulltext_first(core, eligible, (body.query.as_str(), *minus), enough, depth))
+            }
             Ranking::Bm25(body, added) => Box::pin(bm25_first(core, eligible, body, added, depth)),
             Ranking::Maxsim(body) => Box::pin(maxsim_first(core, eligible, body, depth)),
             Ranking::Hybrid(body, added) if added.is_decided() => {
@@ -265,7 +268,7 @@ impl Ranking<'_> {
     /// The BM25 index that it names.
     fn index(&self) -> Option<&str> {
         match self {
-            Ranking::Vector(_) | Ranking::Similar(_) | Ranking::Fulltext(_) => None,
+            Ranking::Vector(_) | Ranking::Similar(_) | Ranking::Fulltext(..) => None,
             Ranking::Bm25(body, _) => body.index.as_deref(),
             Ranking::Maxsim(body) => body.index.as_deref(),
             Ranking::Hybrid(body, _) => body.index.as_deref(),
@@ -279,7 +282,7 @@ impl Ranking<'_> {
 
     /// Whether it compares the vector of the query, so that there is a model.
     fn has_vectors(&self) -> bool {
-        !matches!(self, Ranking::Similar(_) | Ranking::Fulltext(_) | Ranking::Bm25(..))
+        !matches!(self, Ranking::Similar(_) | Ranking::Fulltext(..) | Ranking::Bm25(..))
     }
 }
 
@@ -318,7 +321,17 @@ fn near_enough(Leg { mut ranked, total, ran }: Leg, are_compared: bool, least: O
 }
 
 /// Searches by PostgreSQL full text.
-pub async fn fulltext(core: &Core, caller: &Caller, mut body: FulltextSearch) -> Result<SearchResponse, Failure> {
+pub async fn fulltext(core: &Core, caller: &Caller, body: FulltextSearch) -> Result<SearchResponse, Failure> {
+    Box::pin(fulltext_by(core, caller, body, Minus::Anything)).await
+}
+
+/// Does the same, and says what a `-` in the query forbids.
+async fn fulltext_by(
+    core: &Core,
+    caller: &Caller,
+    mut body: FulltextSearch,
+    minus: Minus,
+) -> Result<SearchResponse, Failure> {
     let context = preset(core, caller, body.context.take()).await?;
     body.fill(&context);
     let started = Instant::now();
@@ -326,18 +339,18 @@ pub async fn fulltext(core: &Core, caller: &Caller, mut body: FulltextSearch) ->
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let searched_instead = Box::pin(correct(core, &eligible, body.forgiving, &mut page, &mut body.query)).await?;
     let asked = asked!(Fulltext, body, started, page);
-    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Fulltext(&body))).await?;
+    let found = Box::pin(answer::answer(core, &eligible, asked, Ranking::Fulltext(&body, minus))).await?;
     Ok(SearchResponse { searched_instead, ..found })
 }
 
 async fn fulltext_first(
     core: &Core,
     eligible: &Eligible,
-    query: &str,
+    asked: (&str, Minus),
     enough: u32,
     depth: u32,
 ) -> Result<Found, Failure> {
-    let (Leg { ranked, total, ran }, is_narrow) = fulltext::leg(core, eligible, query, enough, depth).await?;
+    let (Leg { ranked, total, ran }, is_narrow) = fulltext::leg(core, eligible, asked, enough, depth).await?;
     Ok(Found { is_narrow, ran: vec![ran], ..Found::alone(ranked, total, |legs, leg| legs.fulltext = leg) })
 }
 

@@ -107,7 +107,9 @@ impl Source {
         };
         let value = kind.read(&text);
         if value.is_none() {
-            let shown = if kind.secret { "a value that is not shown".to_owned() } else { format!("{text:?}") };
+            // A password may stand before an @.
+            let is_shown = !kind.secret && !text.contains('@');
+            let shown = if is_shown { format!("{text:?}") } else { "a value that is not shown".to_owned() };
             self.problems.push(format!("{name} is {shown} ({origin}), but takes {}", kind.takes));
         }
         self.origins.insert(name, origin);

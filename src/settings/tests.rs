@@ -177,6 +177,30 @@ fn secrets_show_nowhere() {
 }
 
 #[test]
+fn an_address_with_a_password_is_refused_and_not_shown() {
+    for (name, key) in [
+        ("SVC_OTLP_ENDPOINT", "SVC_OTLP_HEADERS"),
+        ("SVC_RUNNER_URL", "SVC_RUNNER_KEY"),
+        ("SVC_RUNNER_COMING_URL", "SVC_RUNNER_KEY"),
+        ("SVC_LLM_BASE_URL", "SVC_LLM_API_KEY"),
+        ("SVC_FALLBACK_LLM_URL", "SVC_LLM_API_KEY"),
+        ("SVC_BATCH_OPENAI_URL", "SVC_BATCH_OPENAI_KEY"),
+        ("SVC_BATCH_ANTHROPIC_URL", "SVC_BATCH_ANTHROPIC_KEY"),
+    ] {
+        for user in ["id:s3cret", "s3cret", "id:s3/cret"] {
+            let address = format!("https://{user}@host.example/v1");
+            let bad = refusal(None, &[(name, &*address)]);
+            assert!(bad.contains(&format!("{name} holds an @")) && bad.contains(key), "{bad}");
+            assert!(!bad.contains("s3"), "{bad}");
+        }
+        let bad = refusal(None, &[(name, "id:s3cret@host.example")]);
+        assert!(bad.starts_with(name) && !bad.contains("s3cret"), "{bad}");
+        let (at, runner_key) = ((name, "https://host.example/%40/v1"), ("SVC_RUNNER_KEY", "a key"));
+        assert!(load(None, &[at, runner_key]).is_ok(), "{name}");
+    }
+}
+
+#[test]
 fn an_object_store_is_a_bucket_or_a_folder_and_not_called_over_plain_http_by_mistake() {
     let account = ("AZURE_STORAGE_ACCOUNT_NAME", "herons");
     for store in [

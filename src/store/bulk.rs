@@ -1,5 +1,7 @@
 //! The messages of the bulk feed: what became of each, and the outcomes that are still to be told.
 use super::{
+    events::last_failure,
+    evidence::Evidence,
     interval::interval,
     text::{storable, storable_json},
     word::Word,
@@ -53,6 +55,48 @@ pub async fn stored(conn: &mut PgConnection, receipt: &Receipt) -> sqlx::Result<
     )
     .bind(receipt.principal_id)
     .bind(&receipt.message_id)
+    .fetch_optional(conn)
+    .await
+}
+
+/// How the ingestion of what a message brought has ended.
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
+pub struct End {
+    pub kind: Word<EventKind>,
+    /// Why it failed, as its event says.
+    pub data: Json<Value>,
+}
+
+/// Has the end of the ingestion of what a message brought told where this delivery of it says, and returns the end if it is there already. These are two
+/// statements, so that an end that comes in between is told one way or the other.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+pub async fn follow(conn: &mut PgConnection, receipt: &Receipt, document_id: DocumentId) -> sqlx::Result<Option<End>> {
+    sqlx::query(
+        "UPDATE bulk_message SET reply_to = $4, correlation_id = $5
+          WHERE document_id = $1 AND message_id = $2 AND principal_id IS NOT DISTINCT FROM $3 AND outcome = 'accepted'
+            AND $4 IS NOT NULL AND (reply_to, correlation_id) IS DISTINCT FROM ($4, $5)",
+    )
+    .bind(document_id)
+    .bind(&receipt.message_id)
+    .bind(receipt.principal_id)
+    .bind(&receipt.reply_to)
+    .bind(&receipt.correlation_id)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query_as(concat!(
+        "SELECT CASE WHEN d.settled = 'settled' THEN $2::text WHEN c.is_cancelled THEN $3::text ELSE $4::text END AS kind,
+                CASE WHEN d.settled = 'settled' OR c.is_cancelled THEN '{}' ELSE last.reason END AS data
+           FROM documents d CROSS JOIN LATERAL ",
+        last_failure!(),
+        " last CROSS JOIN LATERAL (
+                SELECT EXISTS (SELECT 1 FROM node_evidence e WHERE e.document_id = d.id AND e.name = $5) AS is_cancelled) c
+          WHERE d.id = $1 AND d.settled <> 'in_flight'"
+    ))
+    .bind(document_id)
+    .bind(EventKind::IngestSettled.as_str())
+    .bind(EventKind::IngestCancelled.as_str())
+    .bind(EventKind::IngestFailed.as_str())
+    .bind(Evidence::Cancelled.as_str())
     .fetch_optional(conn)
     .await
 }
@@ -153,23 +197,40 @@ pub struct Told {
     pub correlation_id: Option<String>,
 }
 
+/// The messages of this table that `event_outbox e` is told of.
+macro_rules! messages {
+    ($table:literal) => {
+        concat!(
+            "SELECT b.message_id, b.sha256, b.reply_to, b.correlation_id FROM ",
+            $table,
+            "     b WHERE e.kind IN ($4, $5) AND b.document_id = e.document_id AND b.message_id = e.data ->> 'message_id' AND 'ingest.' || b.outcome = e.kind
+             UNION ALL
+             SELECT b.message_id, b.sha256, b.reply_to, b.correlation_id FROM ",
+            $table,
+            "     b WHERE e.kind IN ($6, $7, $8) AND e.root_id = e.document_id AND b.document_id = e.document_id AND b.outcome = 'accepted'"
+        )
+    };
+}
+
 /// The next events that have not been told, at most `limit`, also those that no message is told of. Each finds its message by an index: any
-/// number of messages may have brought the bytes of one document.
+/// number of messages may have brought the bytes of one document. A document that was deleted meanwhile has its messages too, and the delete is the
+/// end of an ingestion that had none.
 pub async fn untold(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Told>> {
-    sqlx::query_as(
+    sqlx::query_as(concat!(
         "SELECT e.seq, CASE WHEN m.message_id IS NOT NULL OR e.kind = $3 THEN e.kind END AS kind, e.at, e.document_id, e.data,
                 coalesce(m.message_id, e.data ->> 'message_id') AS message_id, coalesce(m.sha256, e.data ->> 'content_hash') AS sha256,
                 coalesce(m.reply_to, e.data ->> 'reply_to') AS reply_to, coalesce(m.correlation_id, e.data ->> 'correlation_id') AS correlation_id
            FROM (SELECT * FROM event_outbox WHERE seq > coalesce((SELECT seq FROM event_reader WHERE name = $1), 0)
                   ORDER BY seq LIMIT $2) e
-           LEFT JOIN LATERAL (
-                SELECT * FROM bulk_message b WHERE e.kind IN ($4, $5) AND b.document_id = e.document_id
-                   AND b.message_id = e.data ->> 'message_id' AND 'ingest.' || b.outcome = e.kind
-                 UNION ALL
-                SELECT * FROM bulk_message b WHERE e.kind IN ($6, $7, $8) AND e.root_id = e.document_id
-                   AND b.document_id = e.document_id AND b.outcome = 'accepted') m ON true
-          ORDER BY e.seq",
-    )
+           LEFT JOIN LATERAL (",
+        messages!("bulk_message"),
+        " UNION ALL ",
+        messages!("bulk_gone"),
+        " UNION ALL
+             SELECT b.message_id, b.sha256, b.reply_to, b.correlation_id FROM bulk_gone b
+              WHERE e.kind = $9 AND b.document_id = e.document_id AND b.outcome = 'accepted' AND NOT b.has_ended) m ON true
+          ORDER BY e.seq"
+    ))
     .bind(READER)
     .bind(limit)
     .bind(EventKind::FeedDead.as_str())
@@ -178,6 +239,7 @@ pub async fn untold(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Tol
     .bind(EventKind::IngestSettled.as_str())
     .bind(EventKind::IngestFailed.as_str())
     .bind(EventKind::IngestCancelled.as_str())
+    .bind(EventKind::DocumentDeleted.as_str())
     .fetch_all(conn)
     .await
 }
@@ -190,8 +252,8 @@ pub async fn ready_tasks(conn: &mut PgConnection, limit: i64) -> sqlx::Result<i6
         .await
 }
 
-/// Forgets rejected messages that are older than this; what was stored is remembered as long as its document. Returns whether there may be
-/// more.
+/// Forgets rejected messages that are older than this, and messages whose documents were deleted before; what was stored is remembered as long as its
+/// document. Returns whether there may be more.
 pub async fn sweep(conn: &mut PgConnection, retention: Duration) -> sqlx::Result<bool> {
     let gone = sqlx::query(
         "DELETE FROM bulk_message WHERE ctid = ANY (ARRAY(
@@ -199,9 +261,16 @@ pub async fn sweep(conn: &mut PgConnection, retention: Duration) -> sqlx::Result
     )
     .bind(interval(retention))
     .bind(SWEPT)
+    .execute(&mut *conn)
+    .await?;
+    let of_deleted = sqlx::query(
+        "DELETE FROM bulk_gone WHERE ctid = ANY (ARRAY(SELECT ctid FROM bulk_gone WHERE at < clock_timestamp() - $1 ORDER BY at LIMIT $2))",
+    )
+    .bind(interval(retention))
+    .bind(SWEPT)
     .execute(conn)
     .await?;
-    Ok(gone.rows_affected() == SWEPT.unsigned_abs())
+    Ok(gone.rows_affected().max(of_deleted.rows_affected()) == SWEPT.unsigned_abs())
 }
 
 /// How many messages ended in the last minute and in the last hour, of the latest ones.

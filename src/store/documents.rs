@@ -374,13 +374,17 @@ pub struct Gone {
 }
 
 /// Removes documents and everything under them, with every row that depends on them, and ends the belief in facts about them. None of the documents is
-/// under another. The caller must remove the index postings.
+/// under another. What the bulk feed still has to tell of them is kept. The caller must remove the index postings.
 pub async fn delete_subtrees(conn: &mut PgConnection, roots: &[Place]) -> sqlx::Result<Gone> {
     let roots: Vec<DocumentId> = roots.iter().map(Place::id).collect();
     super::events::deleted(conn, &roots).await?;
     // A count before this delete would miss what somebody creates deep under a root between the two.
     let rows: Vec<(DocumentId, Word<Settled>, bool)> = sqlx::query_as(
-        "WITH gone AS (DELETE FROM documents WHERE id = ANY($1) OR path && $1 RETURNING id, settled, guard)
+        "WITH gone AS (DELETE FROM documents WHERE id = ANY($1) OR path && $1 RETURNING id, settled, guard),
+              untold AS (
+                  INSERT INTO bulk_gone (document_id, message_id, sha256, outcome, has_ended, reply_to, correlation_id)
+                  SELECT m.document_id, m.message_id, m.sha256, m.outcome, g.settled <> 'in_flight', m.reply_to, m.correlation_id
+                    FROM gone g CROSS JOIN LATERAL (SELECT b.* FROM bulk_message b WHERE b.document_id = g.id OFFSET 0) m)
          SELECT id, settled, guard <> -1 FROM gone",
     )
     .bind(roots)

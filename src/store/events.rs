@@ -216,16 +216,24 @@ pub async fn part_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootI
     told_failed(conn, id, root_id, EventKind::IngestWarning).await
 }
 
+/// Why the last task of `documents d` failed, as the event of that says.
+macro_rules! last_failure {
+    () => {
+        "(SELECT jsonb_build_object('task_type', max(a.task_type), 'error_type', max(a.error_type), 'code', max(a.code)) AS reason
+            FROM (SELECT task_type, error_type, code FROM task_attempts
+                   WHERE document_id = d.id AND outcome = 'failed' AND error_type <> 'dependency' ORDER BY id DESC LIMIT 1) a)"
+    };
+}
+pub(super) use last_failure;
+
 async fn told_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId, kind: EventKind) -> sqlx::Result<()> {
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
          SELECT d.id, $2, d.path, d.guard, $3,
                 CASE WHEN $4 THEN reason ELSE jsonb_build_object('warning', 'part_failed', 'detail', reason) END, false
-           FROM documents d CROSS JOIN LATERAL (
-                SELECT jsonb_build_object('task_type', max(a.task_type), 'error_type', max(a.error_type), 'code', max(a.code)) AS reason
-                  FROM (SELECT task_type, error_type, code FROM task_attempts
-                         WHERE document_id = d.id AND outcome = 'failed' AND error_type <> 'dependency' ORDER BY id DESC LIMIT 1) a) last
-          WHERE d.id = $1 AND ",
+           FROM documents d CROSS JOIN LATERAL ",
+        last_failure!(),
+        " last WHERE d.id = $1 AND ",
         visible!()
     ))
     .bind(id)

@@ -100,7 +100,7 @@ pub async fn give_back_unheard(
                 AND heartbeat_at < clock_timestamp() - $3 AND cancel_requested_at IS NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
          back AS (
              UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
-              WHERE id IN (SELECT id FROM unheard) AND status = 'claimed' RETURNING id)
+              WHERE id = ANY (ARRAY(SELECT id FROM unheard)) AND status = 'claimed' RETURNING id)
          DELETE FROM task_reservation r USING back WHERE r.task_id = back.id",
     )
     .bind(worker_id)

@@ -73,6 +73,9 @@ impl Parking {
     }
 }
 
+/// The tasks by which a text is found as it is now. In a batch, another task of the text would keep them waiting for up to a day.
+pub const SEARCHED: [&str; 3] = ["embed", "embed:titles", "reembed"];
+
 /// What became of a task that was to wait for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parked {
@@ -80,6 +83,8 @@ pub enum Parked {
     Waits,
     /// One of the documents that it asks of is another by now.
     Changed,
+    /// One of the [`SEARCHED`] waits for its document, and goes first.
+    Awaited,
     /// The token is stale, or a cancel was requested.
     Lost,
     /// Somebody works in the tree of its document. This only happens to several at once; one alone waits for them.
@@ -108,12 +113,13 @@ pub async fn park(
     let claims: Vec<(DocumentId, &[(DocumentId, String)])> =
         tasks.iter().map(|task| (task.grant.document_id, task.sources.as_slice())).collect();
     let unchanged = super::raptor::all_unchanged(&mut *conn, &claims).await?;
-    let claimed = claimed(conn, tasks).await?;
+    let (claimed, awaited) = (claimed(conn, tasks).await?, awaited(conn, tasks).await?);
     let became: Vec<Parked> = (tasks.iter().zip(free).zip(unchanged))
         .map(|((task, is_free), is_unchanged)| match (is_free, is_unchanged) {
             (false, _) => Parked::Later,
             (true, false) => Parked::Changed,
             (true, true) if !claimed.contains(&task.grant.task_id) => Parked::Lost,
+            (true, true) if awaited.contains(&task.grant.document_id) => Parked::Awaited,
             (true, true) => Parked::Waits,
         })
         .collect();
@@ -154,6 +160,22 @@ async fn claimed(conn: &mut PgConnection, tasks: &[Parking]) -> sqlx::Result<Has
     .fetch_all(conn)
     .await?;
     Ok(claimed.into_iter().collect())
+}
+
+/// The documents of these tasks that one of the [`SEARCHED`] waits for. One of a type that somebody has paused waits for that one, and one of
+/// single leaves does not need the document's own region.
+async fn awaited(conn: &mut PgConnection, tasks: &[Parking]) -> sqlx::Result<HashSet<DocumentId>> {
+    let documents: Vec<DocumentId> = tasks.iter().map(|task| task.grant.document_id).collect();
+    let awaited: Vec<DocumentId> = sqlx::query_scalar(
+        "SELECT DISTINCT t.scope_document_id FROM task_queue t
+          WHERE t.scope_document_id = ANY($1) AND t.task_type = ANY($2) AND NOT t.final AND t.claim_token IS NULL AND t.first_leaf IS NULL
+            AND NOT EXISTS (SELECT 1 FROM paused_task_type p WHERE p.task_type = t.task_type)",
+    )
+    .bind(documents)
+    .bind(&SEARCHED[..])
+    .fetch_all(conn)
+    .await?;
+    Ok(awaited.into_iter().collect())
 }
 
 /// The open batch, with its requests and bytes. One that has no room for the task is closed first.

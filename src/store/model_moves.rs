@@ -223,6 +223,16 @@ pub struct Lacking {
     pub bytes: i64,
     /// The tasks of its file are counted at it.
     pub is_container: bool,
+    /// A task of it waits in a batch of a provider, and keeps its region.
+    pub is_batched: bool,
+}
+
+/// The last columns of a [`Lacking`], from `documents d`.
+macro_rules! lacking {
+    () => {
+        "octet_length(d.content)::bigint AS bytes, EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id) AS is_container,
+                EXISTS (SELECT FROM task_queue t WHERE t.scope_document_id = d.id AND t.batch_id IS NOT NULL) AS is_batched"
+    };
 }
 
 /// The next documents that lack a vector of this model, by id. What is in flight gets one when its task ends, and what a reprocess builds once it
@@ -240,17 +250,18 @@ pub async fn lacking(
     )
     .execute(&mut *conn)
     .await?;
-    let found = sqlx::query_as(
-        "SELECT d.id, d.path, octet_length(d.content)::bigint AS bytes, EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id) AS is_container
-           FROM (SELECT DISTINCT v.document_id FROM document_vectors v
+    let found = sqlx::query_as(concat!(
+        "SELECT d.id, d.path, ",
+        lacking!(),
+        " FROM (SELECT DISTINCT v.document_id FROM document_vectors v
                   WHERE v.document_id > $2 AND v.embed_model <> $1
                     AND NOT EXISTS (SELECT FROM document_vectors n WHERE n.document_id = v.document_id AND n.embed_model = $1)
                   ORDER BY 1) w
            JOIN documents d ON d.id = w.document_id
           WHERE d.settled = 'settled' AND d.guard <> -1
             AND NOT EXISTS (SELECT FROM model_move_refusals r WHERE r.document_id = d.id AND r.seen_at = d.updated_at)
-          ORDER BY w.document_id LIMIT $3",
-    )
+          ORDER BY w.document_id LIMIT $3"
+    ))
     .bind(model)
     .bind(after)
     .bind(limit)
@@ -267,11 +278,12 @@ pub async fn lacking(
 
 /// The first documents that have token vectors of other models than this one, by id.
 pub async fn lacking_tokens(conn: &mut PgConnection, model: &str, limit: i64) -> sqlx::Result<Vec<Lacking>> {
-    sqlx::query_as(
-        "SELECT d.id, d.path, octet_length(d.content)::bigint AS bytes, EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id) AS is_container
-           FROM token_packs p JOIN documents d ON d.id = p.document_id
-          WHERE p.model <> $1 AND d.settled = 'settled' AND d.guard <> -1 ORDER BY d.id LIMIT $2",
-    )
+    sqlx::query_as(concat!(
+        "SELECT d.id, d.path, ",
+        lacking!(),
+        " FROM token_packs p JOIN documents d ON d.id = p.document_id
+          WHERE p.model <> $1 AND d.settled = 'settled' AND d.guard <> -1 ORDER BY d.id LIMIT $2"
+    ))
     .bind(model)
     .bind(limit)
     .fetch_all(conn)
@@ -513,13 +525,14 @@ pub async fn delete_others(conn: &mut PgConnection, model: &str) -> sqlx::Result
 }
 
 /// Ends a move once there are no vectors of other models, of texts or of tokens, and nobody is at work who may have begun with such a model; says
-/// whether it did.
+/// whether it did. A task that waits for the answers of a provider begins with the model that serves when they come.
 pub async fn end(conn: &mut PgConnection) -> sqlx::Result<bool> {
     let ended = sqlx::query(
         "UPDATE model_moves SET state = 'done', ended_at = now()
           WHERE state = 'emptying'
             AND (SELECT coalesce(min(v.embed_model) = to_model AND max(v.embed_model) = to_model, true) FROM document_vectors v)
-            AND NOT EXISTS (SELECT FROM task_queue t WHERE t.claim_token IS NOT NULL AND t.created_at < served_at + interval '10 seconds')
+            AND NOT EXISTS (SELECT FROM task_queue t WHERE t.claim_token IS NOT NULL AND t.created_at < served_at + interval '10 seconds'
+                               AND NOT EXISTS (SELECT FROM llm_batches b WHERE b.id::text = t.batch_id AND b.state <> 'ended'))
             AND NOT EXISTS (SELECT FROM token_packs p JOIN documents d ON d.id = p.document_id
                              WHERE p.model <> to_model AND d.settled = 'settled' AND d.guard <> -1)",
     )

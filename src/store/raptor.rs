@@ -118,7 +118,8 @@ pub async fn leaves(
     .await
 }
 
-/// How many of these documents are still at or under the place, with its guard, with the texts of these hashes and with these titles.
+/// How many of these documents are still at or under the place, with its guard, with the texts of these hashes and with these titles. Until the
+/// transaction ends, nobody gives one of them another text or title.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn unchanged(
     conn: &mut PgConnection,
@@ -128,9 +129,11 @@ pub async fn unchanged(
     titles: &[String],
 ) -> sqlx::Result<i64> {
     sqlx::query_scalar(
-        "SELECT count(*) FROM unnest($2::bigint[], $3::text[], $4::text[]) AS l(id, hash, title)
-           JOIN documents n ON n.id = $1
-           JOIN documents d ON d.id = l.id AND d.content_hash = l.hash AND d.title = l.title AND d.guard = n.guard AND (d.id = $1 OR d.path @> ARRAY[$1::bigint])",
+        "SELECT count(*) FROM (
+             SELECT d.id FROM unnest($2::bigint[], $3::text[], $4::text[]) AS l(id, hash, title)
+               JOIN documents n ON n.id = $1
+               JOIN documents d ON d.id = l.id AND d.content_hash = l.hash AND d.title = l.title AND d.guard = n.guard AND (d.id = $1 OR d.path @> ARRAY[$1::bigint])
+              ORDER BY d.id FOR SHARE OF d) locked",
     )
     .bind(place.id())
     .bind(ids)

@@ -64,7 +64,8 @@ macro_rules! is_within {
 /// the fleet would wait for this transaction, because whether the reservations conflict is unknown until it ends.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn hold_for_edit(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> Result<(), EditError> {
-    // A task that waits in a batch of a provider, perhaps for a day, keeps nobody from editing. An edit of its node alone changes nothing that it asks of.
+    // A task that waits in a batch of a provider, perhaps for a day, keeps nobody from editing. Of what is changed of a node alone, only its text
+    // concerns such a task, which leaves when the text is embedded anew.
     if mode != WriteMode::Itself {
         llm_batches::leave(conn, place, mode).await?;
     }

@@ -220,6 +220,14 @@ pub async fn hold(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx::Res
         .map(|_| ())
 }
 
+/// One of these segments that has a text of its own. The caller has called [`hold`].
+pub async fn with_text(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx::Result<Option<DocumentId>> {
+    sqlx::query_scalar("SELECT id FROM documents WHERE id = ANY($1) AND content <> '' ORDER BY id LIMIT 1")
+        .bind(segments)
+        .fetch_optional(conn)
+        .await
+}
+
 /// Those of these segments that have no text of their own and under which there is nothing but such segments, without those under another one of
 /// them. The caller has called [`hold`].
 pub async fn empty(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx::Result<Vec<Place>> {

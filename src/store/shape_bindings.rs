@@ -7,7 +7,7 @@ use super::{
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use svc_client::wire::ShapeMode;
-use svc_ids::{DocumentId, ShapeBindingId};
+use svc_ids::{DocumentId, PrincipalId, ShapeBindingId};
 
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct BindingRow {
@@ -43,23 +43,28 @@ macro_rules! binding_readable {
     };
 }
 
-/// The ontology that has a shape with this IRI, or the IRI itself, which is then true, as far as the scope covers it: the newest.
+/// The ontology that has a shape with this IRI, or the IRI itself, which is then true, as far as the scope covers it: the caller's own before those that
+/// are open to all, these before others, and of several the newest. The owner reads what principals keep for themselves, so that none of these is what
+/// the owner means by an IRI of theirs.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.map(|id| id.0)))]
 pub async fn source(
     conn: &mut PgConnection,
     scope: &Readable,
+    by: Option<PrincipalId>,
     iri: &str,
     document_id: Option<DocumentId>,
 ) -> sqlx::Result<Option<(DocumentId, bool)>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, iri.to_owned());
     add(&mut arguments, document_id);
+    add(&mut arguments, by);
     let query = concat!(
         "SELECT o.document_id, o.shapes @> ARRAY[$3::text] IS NOT TRUE
            FROM ontologies o JOIN documents d ON d.id = o.document_id AND ",
         readable!(),
-        " WHERE o.iri = $3 OR o.shapes @> ARRAY[$3::text] OR o.document_id = $4
-          ORDER BY o.document_id = $4 DESC NULLS LAST, o.iri = $3 DESC NULLS LAST, o.document_id DESC LIMIT 1"
+        " WHERE o.document_id = $4 OR ((o.iri = $3 OR o.shapes @> ARRAY[$3::text]) AND ($5::bigint IS NOT NULL OR o.loaded_by IS NULL OR d.guard = 0))
+          ORDER BY o.document_id = $4 DESC NULLS LAST, o.loaded_by IS DISTINCT FROM $5::bigint, d.guard <> 0, o.iri = $3 DESC NULLS LAST,
+                   o.document_id DESC LIMIT 1"
     );
     sqlx::query_as_with(query, arguments).persistent(false).fetch_optional(conn).await
 }

@@ -211,5 +211,5 @@ pub async fn has_attempts(conn: &mut PgConnection, scope: &Readable, after: i64,
         readable!(),
         ")"
     );
-    sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
+    sqlx::query_scalar_with(query, arguments).persistent(false).fetch_one(conn).await
 }

@@ -10,6 +10,7 @@ use crate::{
         },
     },
     store::{
+        llm_batches,
         model_moves::{self, Lacking, Move},
         reindex, transaction,
     },
@@ -17,7 +18,7 @@ use crate::{
 use serde_json::json;
 use sqlx::PgConnection;
 use std::time::Duration;
-use svc_actors::{Lane, Lanes};
+use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::wire::ModelMoveState;
 use svc_ids::DocumentId;
 use tokio::task::JoinHandle;
@@ -123,10 +124,12 @@ async fn feed(core: &Core, tx: &mut PgConnection, moved: &Move) -> sqlx::Result<
     for _ in 0..room {
         let Some((page, after)) = cut(rest) else { break };
         rest = after;
-        // At a container a task would count as one of its file's.
-        let at = page.iter().find(|lacking| !lacking.is_container).unwrap_or(&page[0]);
+        let at = standing(page).unwrap_or(&page[0]);
         let ids: Vec<DocumentId> = page.iter().map(|lacking| lacking.place.id()).collect();
         let (place, badges) = (&at.place, &core.settings.task_badges);
+        if at.is_batched {
+            llm_batches::leave(tx, place, WriteMode::Itself).await?;
+        }
         let queueing = Queueing { root_id: place.id().as_root(), badges, priority: PRIORITY };
         let params = json!({PAGE: ids, MODEL: to, TOKENS: with_tokens});
         queueing.add(tx, place, Work::of(&REEMBED).params(params)).await?;
@@ -135,6 +138,12 @@ async fn feed(core: &Core, tx: &mut PgConnection, moved: &Move) -> sqlx::Result<
         }
     }
     Ok(true)
+}
+
+/// Where a task of these documents stands. At one with a task in a batch of a provider it would wait for as long as that one, and at a container it
+/// would count as one of its file's.
+fn standing(page: &[Lacking]) -> Option<&Lacking> {
+    page.iter().min_by_key(|lacking| (lacking.is_batched, lacking.is_container))
 }
 
 /// What one task takes of these documents, which is at least one, and what it leaves.
@@ -206,10 +215,20 @@ mod tests {
     use super::*;
     use crate::store::batch::new_place;
 
+    fn lacking(id: i64, bytes: i64, is_container: bool, is_batched: bool) -> Lacking {
+        Lacking { place: new_place(None, DocumentId(id)), bytes, is_container, is_batched }
+    }
+
+    #[test]
+    fn a_task_stands_where_no_batch_keeps_it_waiting() {
+        let at = |page: &[Lacking]| standing(page).map(|lacking| lacking.place.id().0);
+        let page = [lacking(1, 1, false, true), lacking(2, 1, true, false), lacking(3, 1, false, false)];
+        assert_eq!((at(&page), at(&page[..2]), at(&page[..1]), at(&[])), (Some(3), Some(2), Some(1), None));
+    }
+
     #[test]
     fn a_task_takes_a_bounded_part_and_always_something() {
-        let lacking =
-            |id: i64, bytes: i64| Lacking { place: new_place(None, DocumentId(id)), bytes, is_container: false };
+        let lacking = |id, bytes| lacking(id, bytes, false, false);
         let many: Vec<Lacking> = (1..200).map(|id| lacking(id, 100)).collect();
         assert_eq!(cut(&many).map(|(page, rest)| (page.len(), rest.len())), Some((TOGETHER, 199 - TOGETHER)));
         let long = [lacking(1, 10 * BYTES), lacking(2, 1)];

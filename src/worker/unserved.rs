@@ -38,7 +38,7 @@ pub async fn log(pool: &PgPool, every: Duration) -> sqlx::Result<()> {
             task_type,
             tasks,
             oldest_seconds,
-            "no living worker can run this task type: start a worker of the version that queued it"
+            "no living worker can run this task type: start svc-worker, of the version that queued it"
         );
         unserved.push(Unserved { what: "task_type", name: task_type, tasks, seconds: oldest_seconds });
     }

@@ -463,6 +463,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "logging",
             "mcp",
             "otlp",
+            "rdf",
             "reader",
             "registry",
             "replicas",

@@ -284,6 +284,92 @@ async fn the_reaper_goes_by_the_lease_of_whoever_holds_a_task() {
 }
 
 #[tokio::test]
+async fn a_row_that_somebody_has_locked_for_long_costs_no_other_task_its_lease() {
+    let app = app().await;
+    for _ in 0..2 {
+        task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    }
+    let grants = claim(&app, 2).await;
+    let tokens = [grants[0].token, grants[1].token];
+    sqlx::query("UPDATE task_queue SET lease_until = now() - interval '1 minute' WHERE id = $1")
+        .bind(grants[0].task_id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    // This is a delete that takes long: it has requested the end of one of them, and has not committed.
+    let mut delete = PgConnection::connect_with(&app.options).await.unwrap();
+    sqlx::raw_sql("BEGIN").execute(&mut delete).await.unwrap();
+    sqlx::query("UPDATE task_queue SET cancel_requested_at = now() WHERE id = $1")
+        .bind(grants[0].task_id)
+        .execute(&mut delete)
+        .await
+        .unwrap();
+    let beat = async || {
+        let mut conn = app.pool.acquire().await.unwrap();
+        let beat = leases::beat(&mut conn, &tokens, Duration::from_secs(600));
+        let mut held = tokio::time::timeout(PATIENCE, beat).await.expect("a heartbeat waits for the delete").unwrap();
+        held.sort_unstable_by_key(|(token, _)| *token != tokens[0]);
+        held
+    };
+    let are_extended = async || -> Vec<bool> {
+        sqlx::query_scalar("SELECT lease_until > now() + interval '500 seconds' FROM task_queue ORDER BY id")
+            .fetch_all(&app.pool)
+            .await
+            .unwrap()
+    };
+    assert_eq!(beat().await, [(tokens[0], false), (tokens[1], false)]);
+    assert_eq!(are_extended().await, [false, true]);
+    let mut tx = transaction::begin(&app.pool).await.unwrap();
+    let reaped = leases::reap(&mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(reaped.again.is_empty() && reaped.to_end.is_empty(), "the reaper passes over it too: {reaped:?}");
+    sqlx::raw_sql("COMMIT").execute(&mut delete).await.unwrap();
+    assert_eq!(beat().await, [(tokens[0], true), (tokens[1], false)]);
+    assert_eq!(are_extended().await, [true, true]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn rows_that_an_edit_has_locked_hide_nothing_behind_them() {
+    let app = app().await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        ids.push(task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await);
+    }
+    let mut edit = PgConnection::connect_with(&app.options).await.unwrap();
+    sqlx::raw_sql("BEGIN").execute(&mut edit).await.unwrap();
+    sqlx::query("SELECT 1 FROM task_queue WHERE id = $1 FOR UPDATE").bind(ids[0]).execute(&mut edit).await.unwrap();
+    // It names a badge twice, which makes no task of it two.
+    let badged = Claimer { badges: Some(vec!["cpu".to_owned(), "cpu".to_owned()]), ..claimer("b") };
+    let claimed = async || {
+        let grants = tasks::claim(&app.pool, &badged, &[(Lane::Io, 1)]).await.unwrap().grants;
+        grants.iter().map(|grant| grant.task_id).collect::<Vec<_>>()
+    };
+    assert_eq!(claimed().await, [ids[1]]);
+    sqlx::raw_sql("ROLLBACK").execute(&mut edit).await.unwrap();
+    assert_eq!(claimed().await, [ids[0]]);
+
+    // Nor do those that an end would wake first.
+    let root = node(&app, None).await;
+    let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
+    let held = claim(&app, 1).await.remove(0);
+    assert_eq!(held.task_id, whole);
+    many(&app, root.0, "test", 40, 5).await;
+    assert!(claim(&app, 1).await.is_empty());
+    sqlx::raw_sql("BEGIN").execute(&mut edit).await.unwrap();
+    let locked = sqlx::query(
+        "SELECT 1 FROM task_queue WHERE parked_on = $1 ORDER BY priority DESC, created_at, id LIMIT 32 FOR UPDATE",
+    );
+    assert_eq!(locked.bind(whole).fetch_all(&mut edit).await.unwrap().len(), 32);
+    assert!(finish(&app.pool, &held).await);
+    assert_eq!(claim(&app, 20).await.len(), 8);
+    sqlx::raw_sql("ROLLBACK").execute(&mut edit).await.unwrap();
+    assert_eq!(claim(&app, 40).await.len(), 32);
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_task_that_lost_its_lease_is_the_last_of_its_claim() {
     let app = app().await;
     let mut ids = Vec::new();

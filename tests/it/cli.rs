@@ -81,6 +81,20 @@ async fn a_folder_is_ingested_searched_and_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_file_of_a_folder_is_counted() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(sample("handbook.md"), folder.path().join("handbook.md")).unwrap();
+    std::os::unix::fs::symlink("handbook.md", folder.path().join("link.md")).unwrap();
+    let path = folder.path().display().to_string();
+    let done = svc(&app, &["ingest", "--no-wait", &path]).await;
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(lines(&done).len(), 1);
+    assert!(text(&done.stderr).contains("1 thing that is no file was left out"), "{}", text(&done.stderr));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn documents_are_added_edited_moved_and_removed() {
     let app = TestApp::start().await;
     let added = svc(&app, &["add", "--content", "# Herons\n\nThey wait.", "--position", "-2", "--wait"]).await;

@@ -258,6 +258,10 @@ async fn the_method_suits_the_query_and_the_answer_says_why() {
     let long = auto(&"moon water ocean ".repeat(300)).await;
     assert_eq!((long.method, ids(&long)), (SearchMethod::Bm25, vec![tide]));
     assert!(long.why.unwrap().contains("window"));
+    // A number keeps its sign beside whatever full text understands.
+    let cold = app.create("Engines", "After a cold start at -40 degrees the engine runs rough.", None).await.id;
+    let found = auto("\"cold start\" at -40 degrees").await;
+    assert_eq!((found.method, ids(&found)), (SearchMethod::Fulltext, vec![cold]));
     app.end().await;
 }
 

@@ -351,7 +351,9 @@ async fn who_closes_documents_by_grants_or_changes_what_indexes_cover_takes_the_
         app.client.remove_index_member(IndexDocumentPath { id, document_id: one }),
     );
     for refused in [closed.err(), made.err(), added.err(), removed.err()] {
-        assert_eq!(refused.map(|failure| failure.code), Some(Code::TooManyRequests));
+        let refused = refused.unwrap();
+        assert_eq!(refused.code, Code::TooManyRequests);
+        assert!(refused.detail.contains("access roots") && refused.detail.contains("indexes"), "{refused}");
     }
     drop(held);
     closes().await.unwrap();

@@ -47,6 +47,12 @@ async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
     tasks::claim(&app.pool, &claimer, &[(Lane::Io, count)]).await.unwrap().grants
 }
 
+/// Writes that a task runs, as its worker does before a task begins that runs alone.
+async fn start(app: &TestApp, grant: &Grant) {
+    let mut conn = app.pool.acquire().await.unwrap();
+    assert_eq!(tasks::start(&mut conn, &[grant.task_id], &[grant.token], LEASE).await.unwrap(), [grant.token]);
+}
+
 /// Takes back what has expired, once it has.
 async fn reap(app: &TestApp) -> leases::Reaped {
     until("the lease to run out", async || {
@@ -74,11 +80,15 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
     for _ in 0..2 {
         // Each time it is another start under the same name.
         beat(&app, Uuid::new_v4()).await;
-        assert_eq!(claim(&app, 1).await.len(), 1);
+        let grant = claim(&app, 1).await.remove(0);
+        if grant.runs_alone {
+            start(&app, &grant).await;
+        }
         assert_eq!(reap(&app).await.again, [Lapsed { id, counts: true }]);
     }
     beat(&app, Uuid::new_v4()).await;
     let last = claim(&app, 1).await.remove(0);
+    start(&app, &last).await;
     assert_eq!(last.attempt, 3);
     assert_eq!(reap(&app).await.to_end.len(), 1);
     let queue = PgQueue::new(&app.service.tools(), claimer("w"), LEASE, None);
@@ -86,6 +96,33 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
     let task = app.client.read_task(TaskPath { id: id.0 }).await.unwrap();
     assert_eq!((task.finished, task.error_type, task.lease_losses), (true, Some(ErrorType::Timeout), 3), "{task:?}");
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_waits_to_run_alone_is_not_blamed_for_what_another_one_does() {
+    let app = app().await;
+    let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    beat(&app, Uuid::new_v4()).await;
+    assert!(!claim(&app, 1).await[0].runs_alone);
+    assert_eq!(reap(&app).await.again, [Lapsed { id, counts: true }], "a short task runs before anybody writes so");
+    // It waits for the others of its worker, one of which takes the worker down, however often that happens.
+    for lapses in 2..6 {
+        beat(&app, Uuid::new_v4()).await;
+        assert!(claim(&app, 1).await[0].runs_alone);
+        assert_eq!(reap(&app).await.again, [Lapsed { id, counts: false }]);
+        assert_eq!(losses(&app, id).await, (1, lapses));
+    }
+    beat(&app, Uuid::new_v4()).await;
+    let begun = claim(&app, 1).await.remove(0);
+    start(&app, &begun).await;
+    assert_eq!(reap(&app).await.again, [Lapsed { id, counts: true }]);
+    // What always keeps it from beginning ends it in the end.
+    sqlx::query("UPDATE task_queue SET lapses = 100").execute(&app.pool).await.unwrap();
+    beat(&app, Uuid::new_v4()).await;
+    assert_eq!(claim(&app, 1).await.len(), 1);
+    assert_eq!(reap(&app).await.to_end.len(), 1);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }
 
@@ -115,7 +152,8 @@ async fn a_worker_that_is_there_again_costs_its_tasks_nothing() {
     // The worker is back after the loss was counted.
     beat(&app, boot).await;
     for _ in 0..2 {
-        assert_eq!(claim(&app, 1).await.len(), 1);
+        let grant = claim(&app, 1).await.remove(0);
+        start(&app, &grant).await;
         assert_eq!(reap(&app).await.again, [Lapsed { id, counts: true }]);
     }
     assert_eq!(losses(&app, id).await, (2, 6));
@@ -144,6 +182,10 @@ async fn a_loss_over_a_restart_of_the_server_counts_only_after_the_tenth() {
             "UPDATE workers SET started_at = pg_postmaster_start_time() - interval '1 hour', beat_at = pg_postmaster_start_time() - interval '1 minute'",
         ] {
             sqlx::query(change).execute(&app.pool).await.unwrap();
+        }
+        if round % 2 == 0 {
+            // A container that starts again has the name that it had.
+            beat(&app, Uuid::new_v4()).await;
         }
         assert_eq!(reap(&app).await.again, [Lapsed { id, counts: round == 11 }], "round {round}");
     }

@@ -2,7 +2,7 @@
 use crate::{
     principals::{grant, idle, someone},
     rdf::{export, import},
-    support::document,
+    support::{document, until_a_statement_waits},
     triples::{doc, fact},
 };
 use serde_json::Value;
@@ -397,5 +397,25 @@ async fn what_another_text_states_in_its_own_place_outlives_a_second_load() {
     let left: Vec<_> =
         left.iter().filter(|fact| fact.subject_id == one.subject_id).map(|fact| fact.source_id).collect();
     assert_eq!(left, [Some(text)]);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_that_waits_for_a_predicate_holds_up_nobody_who_writes_facts() {
+    let app = idle().await;
+    let mut other = app.pool.begin().await.unwrap();
+    let made = "INSERT INTO predicates (namespace, name, iri, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive,
+                       is_irreflexive, sub_property_of, disjoint_with, is_declared)
+                VALUES ('ex', 'eats', 'http://example.org/eats', false, false, false, false, false, false, '{}', '{}', false)";
+    sqlx::query(made).execute(&mut *other).await.unwrap();
+    let loading = tokio::spawn({
+        let client = app.client.clone();
+        async move { load(&client, OntologyQuery::default(), ZOO).await }
+    });
+    until_a_statement_waits(&app.pool).await;
+    let pen = "SELECT at FROM knowledge_clock FOR UPDATE NOWAIT";
+    sqlx::query(pen).execute(&mut *other).await.expect("the load does not have the pen");
+    other.commit().await.unwrap();
+    assert_eq!(loading.await.unwrap().unwrap().predicates, 2);
     app.end().await;
 }

@@ -1,11 +1,21 @@
 //! The database goes away and comes back.
-use crate::support::{self, PATIENCE, TOKEN, document, invariants, sample, until};
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use crate::{
+    crash::Process,
+    support::{self, PATIENCE, TOKEN, document, invariants, sample, until},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 use svc::{app::App, reader::Reader};
 use svc_client::{
     Client, Code, FileUpload, Json, Remote,
     wire::{DocumentPath, HealthStatus, UploadQuery, WaitQuery},
 };
+use tokio::net::TcpListener;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn meanwhile_503_and_then_on() {
@@ -94,4 +104,37 @@ async fn meanwhile_503_and_then_on() {
     app.stop(std::future::pending()).await;
     database.stop().await;
     let _ = std::fs::remove_dir_all(&data_dir);
+}
+
+#[tokio::test]
+async fn who_is_asked_to_stop_before_it_has_started_stops_in_order() {
+    // It takes connections and never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://svc@{}/svc", silent.local_addr().unwrap());
+    let programs: [(&str, &[&str]); 3] = [
+        (env!("CARGO_BIN_EXE_svc"), &["serve"]),
+        (env!("CARGO_BIN_EXE_svc-worker"), &[]),
+        (env!("CARGO_BIN_EXE_svc-batch-worker"), &["run", "--provider", "mock"]),
+    ];
+    for (program, arguments) in programs {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .args(["--config", "/dev/null"])
+            .env("SVC_DATABASE_URL", &url)
+            .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+            .env("SVC_LISTEN", "127.0.0.1:0")
+            .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")
+            .env("SVC_API_TOKEN", TOKEN)
+            .env("SVC_LOG_LEVEL", "error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let mut process = Process(command.spawn().unwrap());
+        let connected = tokio::time::timeout(PATIENCE, silent.accept()).await.expect("it asks its database").unwrap();
+        kill_process(Pid::from_child(&process.0), Signal::TERM).unwrap();
+        let status = until("its end", async || process.0.try_wait().unwrap()).await;
+        // Whoever does not listen for the signal is ended by it, or, as the first process of a container, not at all.
+        assert_eq!(status.code(), Some(0), "{program}: {status}");
+        drop(connected);
+    }
 }

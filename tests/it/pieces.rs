@@ -1,5 +1,6 @@
 //! Documents that are cut into documents under them, and children that are put into segments.
 mod files;
+mod replaced;
 mod sums;
 
 use crate::{

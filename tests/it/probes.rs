@@ -1,13 +1,19 @@
 //! What the service tells about itself, to whom, and what that costs.
 use crate::{
+    admin::worker_row,
     queue::{node, task},
     support::{self, TestApp, Wish, until},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
-use svc::store::queue::{COUNTED, UNFINISHED};
+use std::time::Duration;
+use svc::store::{
+    admin::{self, Outside},
+    queue::{COUNTED, UNFINISHED},
+    workers::{self, WorkerRow},
+};
 use svc_actors::WriteMode;
-use svc_client::wire::{HealthStatus, TaskQuery, TaskStatus};
+use svc_client::wire::{FindingKind, HealthStatus, TaskQuery, TaskStatus};
 use svc_ids::TaskId;
 
 async fn idle() -> TestApp {
@@ -80,6 +86,43 @@ async fn health_is_not_ok_where_a_badge_has_no_worker() {
 }
 
 #[tokio::test]
+async fn health_is_not_ok_where_those_that_are_left_of_the_fleet_run_no_such_task() {
+    let app = idle().await;
+    // Who asks by batches takes tasks without a badge, and has slots for its own types alone.
+    let row = WorkerRow { task_types: vec!["summarize:llm".to_owned()], ..worker_row("batches") };
+    workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &json!({})).await.unwrap();
+    let probe = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    let waits = async |since: &str| {
+        sqlx::query("UPDATE task_queue SET task_type = 'probe', created_at = now() - $2::text::interval WHERE id = $1")
+            .bind(probe)
+            .bind(since)
+            .execute(&app.pool)
+            .await
+            .unwrap();
+        app.sampled().await;
+        app.client.read_health().await.unwrap().status
+    };
+    assert_eq!(waits("1 second").await, HealthStatus::Ok, "a worker that is just being exchanged is no fault");
+    assert_eq!(waits("1 hour").await, HealthStatus::Degraded);
+    let failure = app.client.read_readiness().await.unwrap_err();
+    assert!(failure.detail.contains("1 tasks of type `probe` have no worker that can run them"), "{failure}");
+    let metrics = app.client.read_metrics().await.unwrap();
+    assert!(metrics.contains("svc_tasks_without_handler{task_type=\"probe\"} 1"), "{metrics}");
+    let findings = async || {
+        let (mut conn, patience) = (app.pool.acquire().await.unwrap(), Duration::from_secs(600));
+        let found = admin::findings(&mut conn, patience, patience, Outside::default()).await.unwrap();
+        found.into_iter().filter(|finding| finding.kind == FindingKind::NoHandler).collect::<Vec<_>>()
+    };
+    let found = findings().await;
+    assert_eq!((found.len(), found[0].about.as_str(), found[0].tasks), (1, "probe", 1), "{found:?}");
+    // Whoever pauses the type wants nobody to run it.
+    sqlx::query("INSERT INTO paused_task_type (task_type) VALUES ('probe')").execute(&app.pool).await.unwrap();
+    assert!(findings().await.is_empty());
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
 async fn only_the_owner_is_told_why() {
     let app = TestApp::start().await;
     let ready = async |token: Option<&str>| {
@@ -98,7 +141,7 @@ async fn only_the_owner_is_told_why() {
         assert!(!all[part].is_null(), "{part} is missing: {all}");
     }
     for token in [None, Some("wrong")] {
-        assert_eq!(ready(token).await, (200, serde_json::json!({"ready": true})));
+        assert_eq!(ready(token).await, (200, json!({"ready": true})));
     }
     let app = {
         app.end().await;
@@ -137,7 +180,7 @@ async fn a_long_queue_costs_no_more_than_a_short_one() {
     let metrics = app.client.read_metrics().await.unwrap();
     assert!(metrics.contains("svc_sample_age_seconds"), "{metrics}");
 
-    let samples = svc::store::database::pool_of_samples(&app.pool, std::time::Duration::from_secs(60));
+    let samples = svc::store::database::pool_of_samples(&app.pool, Duration::from_secs(60));
     let explain = sqlx::AssertSqlSafe(format!("EXPLAIN (ANALYZE) {UNFINISHED}"));
     let plan: Vec<String> = sqlx::query_scalar(explain).bind(COUNTED).fetch_all(&samples).await.unwrap();
     let plan = plan.join("\n");
@@ -175,7 +218,7 @@ async fn a_page_of_tasks_reads_none_that_it_does_not_show() {
         for task_type in [None, Some("test".to_owned())] {
             let query = TaskQuery { status, task_type, ..TaskQuery::default() };
             let mut tx = app.pool.begin().await.unwrap();
-            let tasks = svc::store::admin::tasks(&mut tx, &query, TaskId(0), 51).await.unwrap();
+            let tasks = admin::tasks(&mut tx, &query, TaskId(0), 51).await.unwrap();
             assert_eq!(tasks.len(), shown, "{query:?}");
             assert!(tasks.is_sorted_by_key(|task| task.id), "{query:?}");
             let read: i64 = sqlx::query_scalar(

@@ -4,7 +4,7 @@ mod written;
 use crate::{
     edits::patched,
     principals::someone,
-    support::{TestApp, Wish, document, invariants, until},
+    support::{TestApp, Wish, document, invariants, until, until_a_statement_waits},
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -422,6 +422,41 @@ async fn no_summary_keeps_a_title_that_its_leaf_had() {
     let leaf = app.subtree(id).await.into_iter().find(|document| document.usetype == "chunk").unwrap().id;
     patched(&app, leaf, json!({"title": "Another title"})).await;
     assert!(!exists(&app.subtree(id).await, tree.raptor_id));
+    app.end().await;
+}
+
+/// A note is of no file, so nothing but its row keeps its changes from the task.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_summary_has_a_title_that_a_note_lost_while_the_tree_was_stored() {
+    let app = TestApp::start().await;
+    let folder = app.create("Folder", "", None).await.id;
+    let titled = app.create("Old title", "The heron waits in the reeds and spears the fish.", Some(folder)).await.id;
+    app.create("Old title", "The heron builds its nest of sticks in the reeds.", Some(folder)).await;
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM search_indexes FOR UPDATE").execute(&mut *held).await.unwrap();
+    let path = DocumentPath { id: folder };
+    let task = app.client.make_raptor(path, WaitQuery::default(), OptionalJson(None)).await.unwrap().task_id;
+    // The task has looked at the notes, and waits for the index.
+    until_a_statement_waits(&app.pool).await;
+    let is_over = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock') > 1
+                       OR EXISTS (SELECT FROM documents WHERE id = $1 AND title <> 'Old title')";
+    tokio::join!(patched(&app, titled, json!({"title": "New title"})), async {
+        until("the change to wait or to be over", async || {
+            sqlx::query_scalar::<_, bool>(is_over).bind(titled).fetch_one(&app.pool).await.unwrap().then_some(())
+        })
+        .await;
+        held.rollback().await.unwrap();
+    });
+    until("the task to end", async || {
+        app.client.read_task(TaskPath { id: task }).await.unwrap().finished.then_some(())
+    })
+    .await;
+    let quoting = app.subtree(folder).await.into_iter().filter(|document| document.usetype == "summary");
+    for summary in quoting {
+        let of = links(&app, summary.id).await;
+        assert!(summary.title != "Old title" || of.iter().all(|link| link.target_id != titled), "{summary:?}");
+    }
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }
 

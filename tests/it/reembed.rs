@@ -427,3 +427,51 @@ async fn a_move_goes_on_whatever_is_killed() {
     assert!(after.len() == all && after.values().all(|models| models == slice::from_ref(&new)), "{after:?}");
     app.end().await;
 }
+
+/// Has a task of each of these documents wait in a batch of a provider.
+async fn batched(app: &TestApp, documents: &[i64]) {
+    let batch: i64 = sqlx::query_scalar(
+        "INSERT INTO llm_batches (provider, model, state) VALUES ('mock', 'm', 'submitted') RETURNING id",
+    )
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    sqlx::query(
+        "WITH waiting AS (
+             INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, ready, status, batch_id, batched_at, claim_token)
+             SELECT 'extract:facts', id, 'llm', id || '/', 0, id, 'self', false, 'batched', $1::text, now(), gen_random_uuid() FROM unnest($2::bigint[]) AS id
+             RETURNING *)
+         INSERT INTO task_reservation (task_id, claim_token, worker, node_path, node_depth, write_mode, prange, drange)
+         SELECT id, claim_token, 'w', node_path, node_depth, write_mode, region_paths(node_path, write_mode, NULL, NULL), region_depths(node_depth, write_mode, NULL)
+           FROM waiting",
+    )
+    .bind(batch)
+    .bind(documents)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_that_wait_in_a_batch_of_a_provider_do_not_hold_a_move_up() {
+    for free in [1, 0] {
+        let app = TestApp::with(with_other()).await;
+        let mut ids = Vec::new();
+        for n in 0..3 {
+            ids.push(app.create(&format!("Note {n}"), "The clerk files the minutes.", None).await.id);
+        }
+        idle(&app).await;
+        batched(&app, &ids[..3 - free]).await;
+        app.client.start_model_move().await.unwrap();
+        ended(&app, ModelMoveState::Done).await;
+        let after = models(&app).await;
+        assert!(after.values().all(|models| models == slice::from_ref(&other().info().identity)), "{after:?}");
+        let left = "SELECT count(*) FROM task_queue WHERE status = 'batched'";
+        let left: i64 = sqlx::query_scalar(left).fetch_one(&app.pool).await.unwrap();
+        assert_eq!(left, 2, "one pays again only where all wait");
+        for table in ["task_reservation", "task_queue", "llm_batches"] {
+            sqlx::query(sqlx::AssertSqlSafe(format!("DELETE FROM {table}"))).execute(&app.pool).await.unwrap();
+        }
+        app.end().await;
+    }
+}

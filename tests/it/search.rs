@@ -14,8 +14,8 @@ use svc::store::{
 use svc_client::{
     Code, Json,
     wire::{
-        Bm25Search, DocumentPath, EmbedQuery, FulltextSearch, HybridSearch, HybridWeights, SearchMethod, SearchQuery,
-        SearchResponse, TotalIs, VectorSearch, WaitQuery,
+        Bm25Search, DocumentPath, EmbedQuery, FulltextSearch, HybridSearch, HybridWeights, NewDocument, SearchMethod,
+        SearchQuery, SearchResponse, TotalIs, VectorSearch, WaitQuery,
     },
 };
 use svc_ids::DocumentId;
@@ -186,7 +186,7 @@ async fn what_is_not_settled_is_not_found_and_that_is_said() {
 async fn what_waits_to_be_embedded_is_counted_where_it_lies() {
     let mut app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let create = async |title: &str, parent_id| {
-        let new = svc_client::wire::NewDocument { parent_id, ..document(title, "A buoy off the northern pier.") };
+        let new = NewDocument { parent_id, ..document(title, "A buoy off the northern pier.") };
         app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id
     };
     let (folder, other) = (create("Folder", None).await, create("Other", None).await);
@@ -216,11 +216,12 @@ async fn what_waits_to_be_embedded_is_counted_where_it_lies() {
 async fn a_backlog_that_is_out_of_scope_is_not_read_to_its_end() {
     const BACKLOG: i64 = 50_000;
     let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
-    let create = async |title: &str| {
-        let new = document(title, "A buoy off the northern pier.");
+    let create = async |title: &str, parent_id: Option<i64>| {
+        let new = NewDocument { parent_id, ..document(title, "A buoy off the northern pier.") };
         app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id
     };
-    let (folder, other) = (create("Folder").await, create("Other").await);
+    let (folder, other) = (create("Folder", None).await, create("Other", None).await);
+    create("A note", Some(other)).await;
     let mut tx = app.pool.begin().await.unwrap();
     // Documents under a folder, all of which wait to be embedded and bear the guard of the folder.
     sqlx::query(
@@ -235,11 +236,20 @@ async fn a_backlog_that_is_out_of_scope_is_not_read_to_its_end() {
     .execute(&mut *tx)
     .await
     .unwrap();
+    // Tasks of another type that come before the note in the order of the tree.
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode)
+         SELECT 'extract:facts', $1::bigint, 'llm', $1::bigint || '/', 0, $1::bigint, 'self' FROM generate_series(1, 10001) n",
+    )
+    .bind(other)
+    .execute(&mut *tx)
+    .await
+    .unwrap();
     sqlx::raw_sql("ANALYZE documents; ANALYZE task_queue").execute(&mut *tx).await.unwrap();
     let read = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname = 'documents'";
     let (everything, open) = (Readable::everything(), Readable::under(&[]));
     for (scope, under, waiting) in
-        [(&everything, Some(other), 1), (&everything, Some(folder), 10_000), (&open, None, 0)]
+        [(&everything, Some(other), 2), (&everything, Some(folder), 10_000), (&open, None, 0)]
     {
         let before: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
         let unsettled =

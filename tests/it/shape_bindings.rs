@@ -283,6 +283,35 @@ async fn bindings_are_of_those_who_may_write_there_and_show_what_may_be_read() {
 }
 
 #[tokio::test]
+async fn an_iri_means_to_the_owner_no_shape_that_a_principal_keeps_for_itself() {
+    let app = idle().await;
+    let ours = load(&app.client, OntologyQuery::default(), SHAPES).await.unwrap().document_id;
+    let p = someone(&app, "p").await;
+    let private = || OntologyQuery { private: true, ..OntologyQuery::default() };
+    let same =
+        "ex:PersonShape a sh:NodeShape ; sh:targetClass ex:Person ; sh:property [ sh:path ex:mail ; sh:minCount 1 ] .
+        ex:Secret a sh:NodeShape ; sh:targetClass ex:Person .";
+    let same = load(&p.client, private(), same).await.unwrap().document_id;
+    let called =
+        "ex:PersonShape a owl:Ontology . ex:Other a sh:NodeShape ; sh:targetClass ex:Person ; sh:nodeKind sh:Literal .";
+    let called = load(&p.client, private(), called).await.unwrap().document_id;
+    let shape = "http://example.org/PersonShape";
+    let bound = bind(&app.client, shape, None, Some(ShapeMode::Reject)).await.unwrap();
+    assert_eq!((bound.ontology_id, bound.shape.as_str()), (ours, shape));
+    // What nobody else has is bound by its document.
+    let refused = bind(&app.client, "http://example.org/Secret", None, None).await.unwrap_err();
+    let remedy = refused.members["remedy"].as_str().unwrap_or_default();
+    assert!(refused.status == 422 && remedy.contains("by the IRI of its document"), "{refused:?}");
+    let bound = bind(&app.client, &format!("urn:svc:document/{same}"), None, None).await.unwrap();
+    assert_eq!(bound.ontology_id, same);
+    // The principal means its own.
+    let own = NewDocument { private: true, ..document("own", "") };
+    let own = p.client.create_document(WaitQuery::default(), Json(own)).await.unwrap().id;
+    assert_eq!(bind(&p.client, shape, Some(own), None).await.unwrap().ontology_id, called);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn the_command_line_loads_ontologies_binds_shapes_and_says_what_does_not_conform() {
     let app = idle().await;
     let folder_ = tempfile::tempdir().unwrap();

@@ -6,11 +6,12 @@ use crate::{
     support::{TestApp, Wish, document, sample, until_a_statement_waits},
 };
 use serde_json::{Value, json};
+use sqlx::PgExecutor;
 use svc_client::{
     Client, Code, Failure, Json, Meta, OptionalJson,
     wire::{
-        CreatedDocument, DocumentChange, DocumentPath, EmbedQuery, GrantRight, PageQuery, RenderedTemplate,
-        SearchMethod, TemplateSearch, WaitQuery,
+        ChunkRequest, CreatedDocument, DocumentChange, DocumentPath, EmbedQuery, GrantRight, PageQuery, PiecesQuery,
+        RenderedTemplate, SearchMethod, SplitRequest, TemplateSearch, WaitQuery,
     },
 };
 
@@ -116,11 +117,36 @@ async fn a_long_table_is_said_once_with_what_was_written_at_it() {
     assert!(chunks.len() > 1, "{tree:?}");
     app.create("Note", "The heron is no gauge.", Some(chunks[0])).await;
     patched(&app, chunks[1], json!({"content": "A kingfisher came by."})).await;
+    // Its rows are those of the table as before.
+    patched(&app, chunks[0], json!({"title": "The first gauges"})).await;
     app.settled(file).await;
     let body = json!({"title": "t", "content": "{{ report.content }}", "variables": {"report": {"type": "document"}}});
     let id = create(&app.client, body).await.unwrap().id;
     let said = render(&app.client, id, json!({"documents": {"report": file}})).await.unwrap().text;
     for words in ["tank 1 at noon", "tank 59 at noon", "heron is no gauge", "kingfisher"] {
+        assert_eq!(said.matches(words).count(), 1, "{words}: {said}");
+    }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_is_said_once_although_its_pieces_were_cut_again() {
+    let app = TestApp::start().await;
+    let folder = app.create("Folder", "", None).await.id;
+    let sentence = |bird: &str, n: usize| format!("The {bird} number {n} stands in the reeds and waits for fish. ");
+    let part = |bird: &str| (0..8).map(|n| sentence(bird, n)).collect::<String>();
+    let text = format!("# Herons\n\n{}\n\n# Coots\n\n{}", part("heron"), part("coot"));
+    let birds = app.create("Birds", &text, Some(folder)).await.id;
+    let request = SplitRequest { by_headings: true, ..SplitRequest::default() };
+    let wait = PiecesQuery { wait: true };
+    let pieces = app.client.split_document(DocumentPath { id: birds }, wait, Json(request)).await.unwrap().created;
+    let request = OptionalJson(Some(ChunkRequest { max_tokens: Some(40), ..ChunkRequest::default() }));
+    let chunks = app.client.chunk_document(DocumentPath { id: pieces[0] }, wait, request).await.unwrap().created;
+    assert!(chunks.len() > 1, "{chunks:?}");
+    let body = json!({"title": "t", "content": "{{ report.content }}", "variables": {"report": {"type": "document"}}});
+    let id = create(&app.client, body).await.unwrap().id;
+    let said = render(&app.client, id, json!({"documents": {"report": folder}})).await.unwrap().text;
+    for words in ["heron number 1 ", "heron number 7 ", "coot number 0 "] {
         assert_eq!(said.matches(words).count(), 1, "{words}: {said}");
     }
     app.end().await;
@@ -430,5 +456,49 @@ async fn a_change_of_whatever_version_takes_nothing_back_that_another_one_made_m
     assert_eq!(now.content, "{{ a }}!");
     let variables = &now.structured_content["variables"];
     assert!(variables["a"].is_object() && variables["b"].is_object(), "{variables}");
+    app.end().await;
+}
+
+/// Has a template declare these variables, as if somebody else had changed it.
+async fn declare(executor: impl PgExecutor<'_>, id: i64, variables: &Value) {
+    let declared = json!({"variables": variables, "partials": []}).to_string();
+    let declare = sqlx::query("UPDATE documents SET structured_content = $2::jsonb WHERE id = $1");
+    declare.bind(id).bind(declared).execute(executor).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_one_of_several_versions_takes_nothing_back_that_another_one_made_meanwhile() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let body = json!({"title": "t", "content": "{{ a }}", "variables": {"a": {}}});
+    let path = DocumentPath { id: create(&app.client, body).await.unwrap().id };
+    let (a, both) = (json!({"a": {}}), json!({"a": {}, "b": {}}));
+    declare(&app.pool, path.id, &a).await;
+    let tag = async || {
+        let read = app.client.read_template(path, EmbedQuery::default()).await.unwrap();
+        read.etag().to_owned()
+    };
+    // The tag of a version does not depend on when it came about.
+    let one = tag().await;
+    declare(&app.pool, path.id, &both).await;
+    let two = tag().await;
+    declare(&app.pool, path.id, &a).await;
+    assert_eq!(tag().await, one);
+
+    let mut other = app.pool.begin().await.unwrap();
+    let lock = sqlx::query("SELECT 1 FROM documents WHERE id = $1 FOR UPDATE").bind(path.id);
+    lock.execute(&mut *other).await.unwrap();
+    let either = app.client.given(Meta { if_match: Some(format!("{one}, {two}")), ..Meta::default() });
+    let change = Json(serde_json::from_value(json!({"content": "{{ a }}!"})).unwrap());
+    let (changed, ()) = tokio::join!(either.update_template(path, WaitQuery::default(), change), async {
+        // By then the first version was read and checked.
+        until_a_statement_waits(&app.pool).await;
+        declare(&mut *other, path.id, &both).await;
+        other.commit().await.unwrap();
+    });
+    assert_eq!(changed.unwrap_err().code, Code::PreconditionFailed);
+    let now = app.client.read_template(path, EmbedQuery::default()).await.unwrap().value().unwrap();
+    assert!(now.content == "{{ a }}" && now.structured_content["variables"]["b"].is_object(), "{now:?}");
+    let change = Json(serde_json::from_value(json!({"content": "{{ b }}"})).unwrap());
+    either.update_template(path, WaitQuery::default(), change).await.unwrap();
     app.end().await;
 }

@@ -104,7 +104,8 @@ pub struct SegmentRequest {
     /// The fewest children of a segment, 1 to 1,000; 3 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_segment: Option<u32>,
-    /// Takes the segments of an earlier call away and keeps what is in them; without it a second call is refused.
+    /// Takes the segments of an earlier call away and keeps what is in them; without it a second call is refused. If one of them got a text or
+    /// rights of its own since, the call is refused with 409.
     pub replace: bool,
 }
 impl Wire for SegmentRequest {

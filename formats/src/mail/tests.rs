@@ -217,6 +217,33 @@ fn a_body_whose_encoding_breaks_off_or_has_a_footer_is_read() {
 }
 
 #[test]
+fn a_broken_page_that_comes_with_its_pictures_stays_the_other_form_of_the_text() {
+    let page = "PGh0bWw+PGJvZHk+PHA+U2llYnppZyBFbnRlbiBhbSBNw7xobHRlaWNoLjwvcD48L2JvZHk+PC9odG1sPgo=";
+    let head = "Subject: x\nContent-Type: multipart/alternative; boundary=a\n\n--a\nContent-Type: text/plain\n\n\
+                Seventy ducks at the mill.\n--a\nContent-Type: multipart/related; boundary=r\n\n--r\n\
+                Content-Type: text/html; charset=utf-8\nContent-Transfer-Encoding: base64\n\n";
+    let image = "--r\nContent-Type: image/png; name=duck.png\nContent-Transfer-Encoding: base64\n\niVBORw0KGgo=\n";
+    for rest in [String::new(), format!("*** cut ***\n{image}--r--\n--a--\n")] {
+        let read = read(message(&format!("{head}{page}\n{rest}"))).text;
+        assert!(read.contains("+01:00\n\nSeventy ducks at the mill.") && !read.contains("Siebzig"), "{read}");
+    }
+}
+
+#[test]
+fn a_calendar_that_breaks_off_is_no_text_of_its_invitation() {
+    let calendar = "QkVHSU46VkNBTEVOREFSClZFUlNJT046Mi4wCkVORDpWQ0FMRU5EQVI";
+    for (encoding, body) in [("base64", calendar), ("7bit", "BEGIN:VCALENDAR\nVERSION:2.0\n")] {
+        let read = read(message(&format!(
+            "Subject: x\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nSeventy ducks.\n\
+             --b\nContent-Type: text/html\n\n<p>Seventy ducks.</p>\n--b\nContent-Type: text/calendar; method=REQUEST\n\
+             Content-Transfer-Encoding: {encoding}\n\n{body}"
+        )));
+        assert!(!read.text.contains("VCALENDAR") && read.text.contains("+01:00\n\nSeventy ducks."), "{}", read.text);
+        assert_eq!(read.facts["eml.attachments"][0]["type"], "text/calendar");
+    }
+}
+
+#[test]
 fn a_damaged_file_is_left_out_and_a_whole_one_needs_no_boundary_after_it() {
     let mail = |body: &str| {
         message(&format!(
@@ -250,11 +277,11 @@ fn an_attached_text_keeps_its_bytes_whatever_encoding_it_claims() {
     let head = "Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nText.\n";
     let mail = message(&format!("{head}{}--b--\n", parts.concat()));
     let (given, left) = files(&mail, &Limits::default());
-    let given: Vec<_> = given.iter().map(|(name, _, bytes)| (name.as_str(), &bytes[..])).collect();
+    let given: Vec<_> = given.iter().map(|(name, kind, bytes)| (name.as_str(), kind.as_deref(), &bytes[..])).collect();
     let expected = [
-        ("p.csv", &b"name;count\nM\xFCller;3\n"[..]),
-        ("p.html", b"<p>\xF0\xD2\xC9\xD7\xC5\xD4</p>"),
-        ("p.txt", "Mühle".as_bytes()),
+        ("p.csv", Some("text/csv"), &b"name;count\nM\xFCller;3\n"[..]),
+        ("p.html", Some("text/html; charset=koi8-r"), b"<p>\xF0\xD2\xC9\xD7\xC5\xD4</p>"),
+        ("p.txt", Some("text/plain; charset=us-ascii"), "Mühle".as_bytes()),
     ];
     assert_eq!((given, left.len()), (expected.to_vec(), 0));
     let read = read(&mail).text;

@@ -23,6 +23,8 @@ const HIDDEN: u32 = 1 << 1 | 1 << 5;
 const PASSWORD: u32 = 1 << 13;
 /// The most bytes of what was typed on a page, where no appearance shows it.
 const MOST_TYPED: usize = 1 << 20;
+/// The most values of a page that are streams. Hardly any form has one, and many fields may share one that is large.
+const MOST_STREAMS: usize = 32;
 /// The most fields of which each is a part of the next, with the last one.
 const DEPTH: usize = 32;
 
@@ -36,7 +38,7 @@ pub(super) fn draw<'a>(
 ) {
     let Some(annotations) = page.raw().get::<Array<'_>>(b"Annots") else { return };
     collector.annotate();
-    let mut left = MOST_TYPED;
+    let (mut left, mut streams) = (MOST_TYPED, MOST_STREAMS);
     for annotation in annotations.iter::<Dict<'_>>().take(MOST) {
         if annotation.get::<u32>(b"F").unwrap_or(0) & HIDDEN != 0 || !is_text(&annotation, collector) {
             continue;
@@ -45,7 +47,7 @@ pub(super) fn draw<'a>(
         draw_one(page, &annotation, &context, collector);
         // Programs that fill forms often leave it to the viewer to draw what they filled in.
         if collector.strings_drawn() == before
-            && let Some(value) = value(&annotation, limits, &mut left)
+            && let Some(value) = value(&annotation, limits, &mut left, &mut streams)
             && let Some(place) = annotation.get::<PdfRect>(b"Rect")
         {
             let place = Rect::new(place.x0, place.y0, place.x1, place.y1);
@@ -55,8 +57,8 @@ pub(super) fn draw<'a>(
 }
 
 /// What was typed into a field or chosen there, or typed onto the page. A part of a field has what the field has.
-/// `left` bytes are read at most.
-fn value(annotation: &Dict<'_>, limits: &Limits, left: &mut usize) -> Option<String> {
+/// `left` bytes are read at most, and so many `streams`.
+fn value(annotation: &Dict<'_>, limits: &Limits, left: &mut usize, streams: &mut usize) -> Option<String> {
     if annotation.get::<Name<'_>>(b"Subtype").as_deref() == Some(b"FreeText") {
         return annotation.get::<PdfString<'_>>(b"Contents").map(|text| typed(text.as_bytes(), left));
     }
@@ -78,7 +80,8 @@ fn value(annotation: &Dict<'_>, limits: &Limits, left: &mut usize) -> Option<Str
             Some(chosen.collect::<Vec<_>>().join("\n"))
         }
         // What a field has of the field above it was not met on the way to the page's streams.
-        Object::Stream(text) if *left > 0 => {
+        Object::Stream(text) if *left > 0 && *streams > 0 => {
+            *streams -= 1;
             let bytes = unpacked(&text, &text.filters(), limits).ok()?;
             Some(typed(&bytes, left))
         }

@@ -1,7 +1,9 @@
 //! How much of a page its images cover.
 
-use kurbo::Rect;
+use kurbo::{Point, Rect};
 
+/// A picture over more of a page is the page itself, or what is behind it.
+pub(super) const WHOLE: f64 = 0.9;
 /// The number of cells along each side of the raster in which the images' union is counted.
 const CELLS: usize = 64;
 
@@ -40,6 +42,14 @@ impl Coverage {
         covered[rows].iter_mut().for_each(|row| *row |= mask);
     }
 
+    /// Whether an image covers the cell that a place is in, or the cell on the page next to it.
+    pub(super) fn covers(&self, place: Point) -> bool {
+        let cell = |at: f64, side: f64| (at / side * CELLS as f64).clamp(0.0, (CELLS - 1) as f64) as usize;
+        let column = cell(place.x - self.bounds.x0, self.bounds.width());
+        let row = cell(place.y - self.bounds.y0, self.bounds.height());
+        self.cells.as_ref().is_some_and(|cells| cells[row] >> column & 1 == 1)
+    }
+
     /// The share of the page that all images cover together, 0 to 1, to about a hundredth.
     pub(super) fn union(&self) -> f64 {
         let covered: u32 = self.cells.iter().flat_map(|cells| cells.iter()).map(|row| row.count_ones()).sum();
@@ -67,6 +77,17 @@ mod tests {
         twice.add(Rect::new(0.0, 0.0, 300.0, 800.0));
         twice.add(Rect::new(0.0, 0.0, 300.0, 400.0));
         assert_eq!(twice.union(), 0.5);
+    }
+
+    #[test]
+    fn a_place_is_on_an_image_or_beside_it() {
+        let mut half = page();
+        assert!(!half.covers(Point::new(10.0, 10.0)));
+        half.add(Rect::new(300.0, 0.0, 600.0, 800.0));
+        for (x, y, is_on) in [(310.0, 790.0, true), (602.0, -2.0, true), (290.0, 790.0, false), (f64::NAN, 0.0, false)]
+        {
+            assert_eq!(half.covers(Point::new(x, y)), is_on, "{x}, {y}");
+        }
     }
 
     #[test]

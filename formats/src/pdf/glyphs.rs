@@ -6,7 +6,13 @@ mod known;
 mod mirrored;
 mod weights;
 
-use super::{boxes::Boxes, coverage::Coverage, layout::as_drawn, rulings::Rulings, unicode::Unicode};
+use super::{
+    boxes::Boxes,
+    coverage::{Coverage, WHOLE},
+    layout::as_drawn,
+    rulings::Rulings,
+    unicode::Unicode,
+};
 use actual::ActualTexts;
 use drawings::Drawings;
 use guesses::Guesses;
@@ -72,8 +78,8 @@ pub(super) struct PageGlyphs {
     pub glyphs: Vec<Glyph>,
     /// The number of characters that are not white space, including unknown ones.
     pub characters: usize,
-    /// How many of these stand away from the page's edges, or are hidden, as what an engine has read on a scan is. Annotations do not
-    /// count.
+    /// How many of these stand away from the page's edges or beside its images, or are hidden, as what an engine has read on a scan is.
+    /// Annotations do not count.
     pub inner: usize,
     /// The number of glyphs whose character nothing in the file tells.
     pub unknown: usize,
@@ -142,6 +148,8 @@ pub(super) struct Collector<'u> {
     bounds: Rect,
     /// What of the page is away from its edges.
     inner: Rect,
+    /// Where characters stand at the edges, and how many.
+    edges: Vec<(Point, usize)>,
     buffers: Buffers,
     /// The identifiers of the open marked contents on the page, the innermost last.
     open: Vec<Option<u32>>,
@@ -164,6 +172,7 @@ impl<'u> Collector<'u> {
             actual: ActualTexts::default(),
             bounds: bounds.inflate(BLEED, BLEED),
             inner: bounds.inflate(-EDGE * bounds.width(), -EDGE * bounds.height()),
+            edges: Vec::new(),
             buffers,
             open: Vec::new(),
             clips: 0,
@@ -183,6 +192,13 @@ impl<'u> Collector<'u> {
         }
         for (glyph, character) in self.buffers.guesses.finish() {
             self.page.replace(glyph, character);
+        }
+        // A stamp stands on the picture of a page, or beside one that leaves no room for more than a stamp. Whatever else is at the edges
+        // is the page's own, such as the title of a slide above a picture.
+        if self.page.images.union() < WHOLE {
+            let beside = self.edges.iter().filter(|(place, _)| !self.page.images.covers(*place));
+            let beside: usize = beside.map(|(_, characters)| characters).sum();
+            self.page.inner += beside;
         }
         // From here on the glyphs have other places, and then other numbers.
         self.mirrored.finish(&mut self.page);
@@ -273,6 +289,8 @@ impl<'u> Collector<'u> {
         self.page.characters += characters;
         if shown.hidden || (!self.annotates && self.inner.contains(origin)) {
             self.page.inner += characters;
+        } else if !self.annotates {
+            self.edges.push((origin, characters));
         }
         self.page.unknown += usize::from(first == UNKNOWN);
         let is_known = text.chars().all(char::is_alphanumeric);

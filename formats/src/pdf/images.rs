@@ -29,8 +29,6 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// A picture over more of a page is the page itself, or what is behind it.
-const WHOLE: f64 = 0.9;
 /// How deep forms lie in each other, and how often a page draws forms and pictures.
 const MOST_DEPTH: usize = 8;
 const MOST_DRAWN: usize = 10_000;
@@ -69,10 +67,10 @@ pub(crate) fn images<R: Read + Seek>(
             continue;
         }
         let text = reader.read(index)?;
-        let is_scanned = text.is_scanned();
+        let whole_share = text.whole_share();
         drawn.retain(|one| {
             objects.insert(name(one.object), one.object);
-            !is_scanned && one.share < WHOLE
+            one.share < whole_share
         });
         drawn.sort_by(|one, other| one.top.total_cmp(&other.top));
         let usable = if text.has_usable_text() { text.laid.text.as_str() } else { "" };

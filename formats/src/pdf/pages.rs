@@ -2,7 +2,7 @@
 
 use super::{
     annotations,
-    coverage::Coverage,
+    coverage::{Coverage, WHOLE},
     document::Document,
     glyphs::{Buffers, Collector},
     layout::{Laid, lay_out},
@@ -24,7 +24,7 @@ use std::{
 /// Fewer characters on a large image are a page number, not the page's text.
 const SCANNED_CHARACTERS: usize = 10;
 const SCANNED_COVERAGE: f64 = 0.5;
-/// On an image that covers so much, characters at the page's edges and those of annotations are a stamp, however many they are.
+/// Where images cover so much, characters on them at the page's edges and those of annotations are a stamp, however many they are.
 const STAMPED_COVERAGE: f64 = 0.75;
 /// Fonts are cached for this many pages and then read anew, because a file may have its own fonts for each page.
 const CACHED_PAGES: usize = 64;
@@ -33,7 +33,7 @@ pub(super) struct PageText {
     pub laid: Laid,
     /// The number of characters that are not white space, including unknown ones.
     pub characters: usize,
-    /// How many of these are neither at the page's edges nor of annotations.
+    /// How many of these are neither on images at the page's edges nor of annotations.
     pub inner: usize,
     /// The number of glyphs whose character nothing in the file tells.
     pub unknown: usize,
@@ -59,6 +59,17 @@ impl PageText {
         let covered = self.images.union();
         (self.characters < SCANNED_CHARACTERS && covered >= SCANNED_COVERAGE)
             || (self.inner < SCANNED_CHARACTERS && covered >= STAMPED_COVERAGE)
+    }
+
+    /// The share of the page from which on an image is the page itself. On a scan every image is a part of it, unless one alone is the
+    /// scan that something was stamped or put on.
+    pub(super) fn whole_share(&self) -> f64 {
+        let is_put_on = self.characters >= SCANNED_CHARACTERS && self.images.largest >= STAMPED_COVERAGE;
+        match self.is_scanned() {
+            false => WHOLE,
+            true if is_put_on => STAMPED_COVERAGE,
+            true => 0.0,
+        }
     }
 
     /// Whether it has a text of its own, even if it is a scan: a stamp, or what was filled into it.

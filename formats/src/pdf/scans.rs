@@ -2,7 +2,13 @@
 
 use super::headings::place;
 use crate::{Extraction, ReadLine};
-use std::collections::{BTreeMap, HashSet};
+use memchr::memmem;
+use std::collections::BTreeMap;
+
+/// The most bytes that are compared with the own lines of a page. Lines beyond are written, whether they were read or not.
+const MOST_COMPARED: usize = 256 << 20;
+/// Fewer signs of a script without blanks may be a part of another word.
+const SURE: usize = 3;
 
 /// What was read on the picture of a page.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -13,33 +19,89 @@ pub struct ReadPage {
 }
 
 impl ReadPage {
-    /// Adds the words of the page's own text that the engine has not read: those of a stamp that it mistook, or of a field that the
-    /// picture does not show.
+    /// Adds the lines of the page's own text that the engine has not read: those of a stamp that it mistook, or of a field that the
+    /// picture does not show. A line stays whole, because a part of it may stand elsewhere on the page by chance.
     fn with_own(mut self, own: &str) -> Self {
-        let read: HashSet<String> = self.text.split_whitespace().map(bare).collect();
-        let is_unread = |word: &&str| {
-            let word = bare(word);
-            !word.is_empty() && !read.contains(&word)
-        };
+        let mut read = Words::of(&self.text);
         let mut end = "\n\n";
         for line in own.lines() {
-            let unread: Vec<&str> = line.split_whitespace().filter(is_unread).collect();
-            if unread.is_empty() {
+            let words = words(line);
+            if words.is_empty() || read.contain(&words) {
                 continue;
             }
             if !self.text.is_empty() {
                 self.text.push_str(end);
             }
-            self.text.push_str(&unread.join(" "));
+            self.text.push_str(line.trim());
             end = "\n";
         }
         self
     }
 }
 
-/// A word as engines and typists agree on it.
+/// The words that an engine has read.
+struct Words {
+    lines: Vec<Vec<String>>,
+    /// All of them without blanks, because engines part words elsewhere than typists where the script has no blanks.
+    text: String,
+    /// Where words begin and end in that text.
+    borders: Vec<usize>,
+    /// How many bytes may still be compared.
+    left: usize,
+}
+
+impl Words {
+    fn of(read: &str) -> Self {
+        let lines: Vec<Vec<String>> = read.lines().map(words).collect();
+        let (mut text, mut borders) = (String::new(), vec![0]);
+        for word in lines.iter().flatten() {
+            text.push_str(word);
+            borders.push(text.len());
+        }
+        Self { lines, text, borders, left: MOST_COMPARED }
+    }
+
+    /// Whether all these words were read: one behind the other, or in their order on one line, as fields are between their labels.
+    fn contain(&mut self, words: &[String]) -> bool {
+        let Some(left) = self.left.checked_sub(self.text.len()) else { return false };
+        self.left = left;
+        let text = words.concat();
+        let is_sure = text.chars().count() >= SURE;
+        let is_border = |at: usize| {
+            let (before, after) = self.text.split_at(at);
+            let around = [before.chars().next_back(), after.chars().next()];
+            self.borders.binary_search(&at).is_ok() || (is_sure && around.into_iter().flatten().any(is_without_blanks))
+        };
+        let mut found = memmem::find_iter(self.text.as_bytes(), text.as_bytes());
+        found.any(|at| is_border(at) && is_border(at + text.len()))
+            || self.lines.iter().any(|line| {
+                let mut line = line.iter();
+                words.iter().all(|word| line.any(|other| other == word))
+            })
+    }
+}
+
 fn bare(word: &str) -> String {
     word.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// The words of a line as engines and typists agree on them.
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect()
+}
+
+/// Whether a character is of a script that puts no blanks between words, such as those of China, Japan and Thailand.
+fn is_without_blanks(character: char) -> bool {
+    matches!(
+        character,
+        '\u{E00}'..='\u{EFF}'
+            | '\u{1000}'..='\u{109F}'
+            | '\u{1780}'..='\u{17FF}'
+            | '\u{2E80}'..='\u{9FFF}'
+            | '\u{F900}'..='\u{FAFF}'
+            | '\u{FF66}'..='\u{FF9F}'
+            | '\u{20000}'..='\u{3FFFF}'
+    )
 }
 
 impl Extraction {
@@ -148,11 +210,30 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_page_that_its_picture_does_not_show_are_neither_lost_nor_doubled() {
+    fn lines_of_a_page_that_its_picture_does_not_show_are_neither_lost_nor_doubled() {
         let before = extraction(&["ABC000123 CONFIDENTIAL\nfilled in", "p. 2"]);
         let read = "Minutes of the ponds\nABCO00123 Confidential";
         let after = before.with_read_pages(texts(&[(1, read), (2, "")]));
-        assert_eq!(pages(&after), [format!("{read}\n\nABC000123\nfilled in").as_str(), "p. 2"]);
+        assert_eq!(pages(&after), [format!("{read}\n\nABC000123 CONFIDENTIAL\nfilled in").as_str(), "p. 2"]);
+    }
+
+    #[test]
+    fn what_was_filled_into_a_scan_stays_whole_unless_all_of_it_was_read() {
+        for (own, read, added) in [
+            ("New York\n12", "New customers of 12 May in Berlin", "New York"),
+            ("12", "Page 1123", "12"),
+            ("Ada Lovelace London", "Name: Ada Lovelace Town: London", ""),
+            ("Ada Lovelace", "This form is of Ada\nLovelace, Countess", ""),
+            ("Ada Lovelace", "Ada is a language.\nLovelace is a name.", "Ada Lovelace"),
+            ("株式会社", "株 式 会 社 山田", ""),
+            ("株式会社", "東京株式会社山田", ""),
+            ("林", "森林公園", "林"),
+            ("– –", "A form", ""),
+        ] {
+            let after = extraction(&[own]).with_read_pages(texts(&[(1, read)]));
+            let expected = if added.is_empty() { read.to_owned() } else { format!("{read}\n\n{added}") };
+            assert_eq!(after.text, expected, "{own}");
+        }
     }
 
     #[test]

@@ -9,6 +9,10 @@ BEGIN
             RETURN NULL;
         END IF;
         named := named || OLD.inverse_of || OLD.sub_property_of;
+        -- Types follow from others by the predicate of classes, and no longer by one that has lost its IRI.
+        IF 'http://www.w3.org/2000/01/rdf-schema#subClassOf' IN (OLD.iri, NEW.iri) THEN
+            named := named || ARRAY(SELECT id FROM predicates WHERE iri = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type');
+        END IF;
     ELSIF NOT (NEW.is_symmetric OR NEW.is_transitive OR NEW.inverse_of IS NOT NULL OR NEW.sub_property_of <> '{}') THEN
         RETURN NULL;
     END IF;

@@ -258,7 +258,8 @@ impl<'a> Part<'a> {
             in_flight: 0,
             iris_taken: Vec::new(),
         };
-        let mut to_embed = Vec::new();
+        // What is to be embedded, the new segments that came without their sums, and a child of each.
+        let (mut to_embed, mut without_sum, mut summed) = (Vec::new(), HashSet::<i64>::new(), Vec::new());
         let (mut origins, mut evidence, mut containers) = (Vec::new(), Vec::new(), Vec::new());
         for (index, document) in self.documents.iter().enumerate() {
             // A database that is away is no fault of the document.
@@ -275,6 +276,7 @@ impl<'a> Part<'a> {
             let place = coming.add(service, conn, document, id, parent).await?;
             answer.documents.push(ImportedDocument { id: document.id, document_id: id.0, was_existing: false });
             answer.in_flight += u32::from(document.settled == Settled::InFlight);
+            summed.extend(document.parent.filter(|parent| without_sum.remove(parent)).map(|_| id));
             if let Some(rule) = document.rule.as_deref().filter(|rule| *rule != store::raptor::RULE) {
                 // An anchor names the document that a piece was cut from by its old id.
                 let anchor = match (document.anchor.clone(), source(document.anchor.as_ref())) {
@@ -308,6 +310,7 @@ impl<'a> Part<'a> {
                     true => to_embed.push((place, document.title.len() + document.content.len())),
                     false => answer.without_vector += u32::from(document.vector.is_some()),
                 }
+                without_sum.extend((document.rule.as_deref() == Some(store::nodes::SEGMENT)).then_some(document.id));
             }
         }
         coming.flush(service, conn).await?;
@@ -337,10 +340,10 @@ impl<'a> Part<'a> {
             let ids: Vec<DocumentId> = olds.iter().filter_map(|old| self.new.get(old).copied()).collect();
             store::vectors::set(conn, within, &ids, &vectors, model).await.or_fail()?;
             answer.vectors = u32::try_from(ids.len()).unwrap_or(u32::MAX);
-            // The segments of an archive come with their sums, and those that were there before lack what comes into them.
+            // Most segments of an archive come with their sums, and those that were there before lack what comes into them.
             if !ids.is_empty() {
-                let first: Vec<DocumentId> = coming.first.iter().map(Place::id).collect();
-                outdate_sums(&service.settings.task_badges, conn, &first).await.or_fail()?;
+                summed.extend(coming.first.iter().map(Place::id));
+                outdate_sums(&service.settings.task_badges, conn, &summed).await.or_fail()?;
             }
         }
         for postings in &self.postings {

@@ -94,7 +94,7 @@ fn options(request: &SegmentRequest) -> Rollup {
     }
 }
 
-/// The segments of an earlier call, if the caller wants to replace them.
+/// The segments of an earlier call, if the caller wants to replace them and nobody gave one of them rights or a text of its own.
 async fn earlier(conn: &mut PgConnection, place: &Place, replace: bool) -> Result<Vec<Place>, Failure> {
     let made = store::segments::made(conn, place).await.or_fail()?;
     if !replace && !made.is_empty() {
@@ -105,7 +105,14 @@ async fn earlier(conn: &mut PgConnection, place: &Place, replace: bool) -> Resul
         let detail = format!("segment {} of an earlier call has rights of its own", protected.place.id());
         return Err(Failure::new(Code::Conflict, detail).with("remedy", "have the owner unprotect it first"));
     }
-    Ok(made.into_iter().map(|Made { place, .. }| place).collect())
+    let earlier: Vec<Place> = made.into_iter().map(|Made { place, .. }| place).collect();
+    let held = ids(&earlier);
+    store::segments::hold(conn, &held).await.or_fail()?;
+    if let Some(told) = store::segments::with_text(conn, &held).await.or_fail()? {
+        let detail = format!("segment {told} of an earlier call has a text of its own, which would be deleted with it");
+        return Err(Failure::new(Code::Conflict, detail).with("remedy", "move its text elsewhere, or delete the text"));
+    }
+    Ok(earlier)
 }
 
 fn ids(places: &[Place]) -> Vec<DocumentId> {

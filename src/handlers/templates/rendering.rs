@@ -7,10 +7,11 @@ use crate::{
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::{Map, Value, json};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fs::File,
     io::{Seek, Write},
     mem,
+    ops::Range,
     time::Duration,
 };
 use svc_client::{
@@ -36,6 +37,8 @@ const TIME: Duration = Duration::from_secs(5);
 const TEMPLATES_BYTES: usize = 16 << 20;
 /// The most bytes of the documents' texts among its values.
 const VALUES_BYTES: usize = 8 << 20;
+/// How many bytes of texts are compared with parts that were changed since they were cut from them.
+const COMPARED_BYTES: usize = 64 << 20;
 /// How many documents under one are read for its text.
 const PARTS: usize = 5_000;
 /// Rows of a page of what is under a document.
@@ -199,7 +202,7 @@ impl Templates {
             }
         }
         let mut values = Map::new();
-        let mut left = Left { bytes: VALUES_BYTES, parts: PARTS };
+        let mut left = Left { bytes: VALUES_BYTES, parts: PARTS, compared: COMPARED_BYTES };
         // The variable that has each document.
         let mut named: BTreeMap<i64, &str> = BTreeMap::new();
         for (name, variable) in variables {
@@ -325,25 +328,36 @@ fn fits(name: &str, variable: &TemplateVariable, value: &Value) -> Result<(), St
 /// What was read above the next parts of a document.
 #[derive(Default)]
 struct Above {
-    /// The documents whose texts were taken.
-    texts: HashSet<i64>,
+    /// The documents whose texts were taken, or are said by one that was, each with where that one stands in what was taken.
+    texts: HashMap<i64, Range<usize>>,
     /// The sections without a text, which may lie between a text and what was cut from it.
     sections: HashSet<i64>,
 }
 
 impl Above {
-    /// Whether the text of the nearest document above a part, but for such sections, was taken.
-    fn has_text_over(&self, part: &DocumentResponse) -> bool {
-        part.path.iter().rev().find(|id| !self.sections.contains(*id)).is_some_and(|id| self.texts.contains(id))
+    /// Where the text of the nearest document above a part, but for such sections, stands in what was taken.
+    fn text_over(&self, part: &DocumentResponse) -> Option<Range<usize>> {
+        let nearest = part.path.iter().rev().find(|id| !self.sections.contains(*id))?;
+        self.texts.get(nearest).cloned()
     }
 }
 
-/// Those of a page of documents that were cut from the text of a document above. What was changed since has a text of its own.
+/// Those of a page of documents that were cut from the text of a document above.
 async fn cut(service: &Service, page: &[DocumentResponse]) -> Result<HashSet<DocumentId>, Failure> {
-    let unchanged = page.iter().filter(|part| part.created_at == part.updated_at && !part.content.is_empty());
-    let unchanged: Vec<DocumentId> = unchanged.map(|part| DocumentId(part.id)).collect();
+    let texts = page.iter().filter(|part| !part.content.is_empty()).map(|part| DocumentId(part.id));
+    let texts: Vec<DocumentId> = texts.collect();
     let mut conn = service.pool.acquire().await.or_fail()?;
-    store::nodes::cut(&mut conn, &unchanged).await.or_fail()
+    store::nodes::cut(&mut conn, &texts).await.or_fail()
+}
+
+/// Whether a text has each line of another one, as a table has the lines of its chunks, of which each begins with the table's header.
+fn has_lines_of(text: &str, other: &str) -> bool {
+    let mut lines: HashSet<&str> = other.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    for line in text.lines() {
+        lines.remove(line.trim());
+    }
+    // A chunk may begin and end within a line.
+    lines.len() <= 2 && lines.into_iter().all(|line| text.contains(line))
 }
 
 /// A document as a template sees it. Its text is its own, or that of all under it, each text once.
@@ -373,14 +387,20 @@ async fn document(service: &Service, caller: &Caller, id: i64, left: &mut Left) 
                 continue;
             }
             // The chunks of a long table or record hold what is in its own text.
-            let repeats = cut.contains(&DocumentId(part.id)) && above.has_text_over(part);
-            if repeats || part.usetype == Usetype::Summary.as_str() {
+            let over = above.text_over(part).filter(|_| cut.contains(&DocumentId(part.id)));
+            if let Some(over) = over.filter(|over| left.is_said(&content[over.clone()], part)) {
+                // What was cut from the part in turn is in that text too.
+                above.texts.insert(part.id, over);
+                continue;
+            }
+            if part.usetype == Usetype::Summary.as_str() {
                 continue;
             }
             left.take(part.content.len() + 2, 0, id)?;
             content.push_str(if content.is_empty() { "" } else { "\n\n" });
+            let start = content.len();
             content.push_str(&part.content);
-            above.texts.insert(part.id);
+            above.texts.insert(part.id, start..content.len());
         }
         cursor = page.next_cursor;
         is_more = cursor.is_some();
@@ -397,9 +417,26 @@ struct Left {
     bytes: usize,
     /// How many documents may still be read.
     parts: usize,
+    /// The bytes that may still be looked at to tell whether parts that were changed still say what the text above them does.
+    compared: usize,
 }
 
 impl Left {
+    /// Whether a text says what a part says that was cut from it. A part whose text was changed since says something else.
+    fn is_said(&mut self, text: &str, part: &DocumentResponse) -> bool {
+        if part.created_at == part.updated_at {
+            return true;
+        }
+        match self.compared.checked_sub(text.len()) {
+            Some(left) => {
+                self.compared = left;
+                has_lines_of(text, &part.content)
+            }
+            // To say a text twice is better than to leave one out.
+            None => false,
+        }
+    }
+
     /// 413 once the documents of a rendering have more text or parts than it takes.
     fn take(&mut self, bytes: usize, parts: usize, id: i64) -> Result<(), Failure> {
         let over = |what: &str, limit: usize| {

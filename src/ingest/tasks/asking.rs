@@ -285,6 +285,9 @@ impl<'a> Asking<'a> {
             Parked::Changed => {
                 return Err(TaskFailure::away("changed", "documents were changed before they could be asked of"));
             }
+            Parked::Awaited => {
+                return Err(TaskFailure::away("unsettled", "the text waits to be embedded and indexed first"));
+            }
             Parked::Lost | Parked::Later => {}
         }
         let mut conn = tools.pool.acquire().await.classified()?;

@@ -56,7 +56,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 
     // A delete in this tree waits, and then sees the summaries, or it was before this look.
     let mut tx = apply.begin_creating_in_tree(place.id()).await?;
-    // A summary has the title of one of its leaves.
+    // A summary has the title of one of its leaves. Whoever changes a leaf from here on waits, and then sees the summaries.
     let unchanged = store::raptor::unchanged(tx.conn(), &place, &ids, &hashes, &titles).await.classified()?;
     if unchanged < ids.len() as i64 {
         return Err(TaskFailure::retryable("changed", "documents were changed while they were being summarised"));

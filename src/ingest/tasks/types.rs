@@ -456,7 +456,7 @@ impl TaskTypes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::ingest_nodes::UNCOUNTED;
+    use crate::store::{ingest_nodes::UNCOUNTED, llm_batches::SEARCHED};
     use serde_json::json;
     use std::collections::BTreeSet;
 
@@ -473,6 +473,11 @@ mod tests {
     fn a_container_waits_for_every_type_but_those_that_only_add_to_what_is_there() {
         let adding = TABLE.iter().filter(|known| known.final_failure == FinalFailure::Nothing).map(|known| known.name);
         assert_eq!(adding.collect::<BTreeSet<&str>>(), BTreeSet::from(UNCOUNTED));
+    }
+
+    #[test]
+    fn no_batch_keeps_the_types_waiting_by_which_texts_are_found() {
+        assert_eq!(SEARCHED, [EMBED.name, EMBED_TITLES.name, REEMBED.name]);
     }
 
     #[test]

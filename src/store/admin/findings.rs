@@ -17,7 +17,7 @@ pub const FEED_REMEDY: &str =
 fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Finding {
     let remedy = match kind {
         FindingKind::Unserved => "start a worker with this badge: svc-worker --badge",
-        FindingKind::NoHandler => "start a worker of the version that queued it",
+        FindingKind::NoHandler => "start svc-worker, of the version that queued it",
         FindingKind::Lapsed => "the worker fell silent; a living one takes the tasks back within its reap interval",
         FindingKind::Stuck => "look at the task in the way: GET /admin/tasks/{id}",
         FindingKind::Starved => {

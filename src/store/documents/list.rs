@@ -222,13 +222,13 @@ macro_rules! newest_embeds {
     };
 }
 
-/// Such tasks among the first 10,000 that owe work at and under the document whose key $4 is; none without a key.
+/// The first 10,000 such tasks that owe work at and under the document whose key $4 is; none without a key. The index task_queue_embeds_under has
+/// them in this order, without the tasks of other types, and its condition is repeated as it is, so that the planner may use it.
 macro_rules! embeds_under {
     () => {
-        "(SELECT t.params, t.scope_document_id
-            FROM (SELECT u.params, u.scope_document_id, u.task_type, u.root_id FROM task_queue u
-                   WHERE NOT u.final AND u.node_path >= $4::text AND u.node_path < rtrim($4::text, '/') || '0' ORDER BY u.node_path LIMIT 10000) t
-           WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id)"
+        "(SELECT t.params, t.scope_document_id FROM task_queue t
+           WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND NOT t.final
+             AND t.node_path >= $4::text AND t.node_path < rtrim($4::text, '/') || '0' ORDER BY t.node_path LIMIT 10000)"
     };
 }
 

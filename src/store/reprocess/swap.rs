@@ -212,23 +212,34 @@ pub async fn redirect_extractions(
     gone: &[DocumentId],
 ) -> sqlx::Result<i64> {
     let (old, new): (Vec<DocumentId>, Vec<DocumentId>) = counterparts.iter().unzip();
+    // The tasks of the file are found by its root, those that have ended by another index than the others; see put_in_place.
     sqlx::query(
         "WITH moved AS (
              UPDATE task_queue t SET scope_document_id = d.id, node_path = array_to_string(d.path || d.id, '/') || '/', node_depth = cardinality(d.path)
-               FROM unnest($1::bigint[], $2::bigint[]) AS n(old, new) JOIN documents d ON d.id = n.new
-              WHERE t.scope_document_id = n.old AND t.task_type = $3 AND NOT t.final RETURNING t.id)
+               FROM unnest($2::bigint[], $3::bigint[]) AS n(old, new) JOIN documents d ON d.id = n.new
+              WHERE t.root_id = $1 AND t.scope_document_id = n.old AND t.task_type = $4 AND NOT t.final RETURNING t.id)
          DELETE FROM task_intent i USING moved m WHERE i.task_id = m.id",
     )
+    .bind(file.id())
     .bind(old)
     .bind(new)
     .bind(extraction::TASK)
     .execute(&mut *conn)
     .await?;
+    sqlx::query(
+        "DELETE FROM task_queue WHERE root_id = $1 AND final AND status = 'failed' AND scope_document_id = ANY($2) AND task_type = $3",
+    )
+    .bind(file.id())
+    .bind(gone)
+    .bind(extraction::TASK)
+    .execute(&mut *conn)
+    .await?;
     sqlx::query_scalar(
         "WITH lost AS (
-             DELETE FROM task_queue WHERE scope_document_id = ANY($1) AND task_type = $2 AND (NOT final OR status = 'failed') RETURNING final)
-         SELECT count(*) FROM lost WHERE NOT final",
+             DELETE FROM task_queue WHERE root_id = $1 AND NOT final AND scope_document_id = ANY($2) AND task_type = $3 RETURNING id)
+         SELECT count(*) FROM lost",
     )
+    .bind(file.id())
     .bind(gone)
     .bind(extraction::TASK)
     .fetch_one(conn)

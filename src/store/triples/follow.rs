@@ -53,6 +53,7 @@ struct Met {
 /// Puts facts into the zones of their sources. What is believed there already is merged, and so are two that come to the same zone: the facts of one
 /// statement that come from one zone, which do not overlap, come together, and after those of another zone.
 async fn change_zones(conn: &mut PgConnection, at: DateTime<Utc>, facts: &[TripleId]) -> sqlx::Result<()> {
+    state_elsewhere(conn, at, facts).await?;
     let turns: Vec<(TripleId, i64)> = sqlx::query_as(
         "SELECT t.id, CASE WHEN t.invalidated_at IS NULL
                            THEN dense_rank() OVER (PARTITION BY t.statement, d.guard, t.invalidated_at IS NULL ORDER BY t.zone) ELSE 1 END
@@ -69,6 +70,44 @@ async fn change_zones(conn: &mut PgConnection, at: DateTime<Utc>, facts: &[Tripl
         change_zones_in_turn(conn, at, facts).await?;
     }
     Ok(())
+}
+
+/// Records what stops being open to all in the zones of the other documents that state it, before it comes into that of its source: who reads one of
+/// those need not be able to read the source. What was closed stays with its source alone, because it may hold for a time that no other document states.
+async fn state_elsewhere(conn: &mut PgConnection, at: DateTime<Utc>, facts: &[TripleId]) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO triples (zone, subject_id, predicate_id, object_id, object_literal, object_datatype, object_language, statement,
+                valid_from, valid_until, created_at, recorded_at, previous_id, fact_type, source_id)
+         SELECT o.zone, t.subject_id, t.predicate_id, t.object_id, t.object_literal, t.object_datatype, t.object_language, t.statement,
+                lower(piece), upper(piece), t.created_at, $1, t.id,
+                CASE WHEN t.fact_type = 'atemporal' AND piece <> t.valid THEN 'static' ELSE t.fact_type END, o.source_id
+           FROM triples t JOIN documents s ON s.id = t.source_id AND s.guard <> 0
+          CROSS JOIN LATERAL (
+                SELECT DISTINCT ON (d.guard) d.guard AS zone, d.id AS source_id FROM triple_citations c JOIN documents d ON d.id = c.document_id
+                 WHERE c.triple_id = t.id AND d.guard NOT IN (-1, 0, s.guard) ORDER BY d.guard, c.id) o
+          CROSS JOIN LATERAL unnest(tstzmultirange(t.valid) - coalesce((
+                SELECT range_agg(x.valid) FROM believed_during(t.statement, o.zone, t.valid) x WHERE x.derived_by IS NULL), '{}')) piece
+          WHERE t.id = ANY($2) AND t.zone = 0 AND t.invalidated_at IS NULL AND t.derived_by IS NULL ORDER BY t.id, o.zone",
+    )
+    .bind(at)
+    .bind(facts)
+    .persistent(false)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query(
+        "INSERT INTO triple_citations (triple_id, document_id, quote_start, quote_end, source_hash, confidence, cited_at)
+         SELECT x.id, c.document_id, c.quote_start, c.quote_end, c.source_hash, c.confidence, c.cited_at
+           FROM triples t JOIN documents s ON s.id = t.source_id AND s.guard <> 0 JOIN triple_citations c ON c.triple_id = t.id
+           JOIN documents d ON d.id = c.document_id AND d.guard NOT IN (-1, 0, s.guard)
+          CROSS JOIN LATERAL believed_during(t.statement, d.guard, t.valid) x
+          WHERE t.id = ANY($1) AND t.zone = 0 AND t.invalidated_at IS NULL AND t.derived_by IS NULL AND x.derived_by IS NULL
+          ORDER BY c.id ON CONFLICT DO NOTHING",
+    )
+    .bind(facts)
+    .persistent(false)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// Puts facts, of which no two with one statement overlap, into the zones of their sources.

@@ -1,7 +1,24 @@
 //! What brings files in while the service is away.
 use super::{before, end_of, lines, some_files, start, text};
-use crate::support::{TestApp, Wish, proxy::Weather, sample, until};
+use crate::support::{TOKEN, TestApp, Wish, proxy::Weather, sample, until, web::Web};
 use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_sends_calls_on_is_named_with_the_one_to_set_and_no_token_goes_there() {
+    let (elsewhere, moved) = (Web::start().await, Web::start().await);
+    let location = format!("location: {}\r\n", elsewhere.url("/documents/1"));
+    for path in ["/documents/1", "/documents/1?include_embed=false"] {
+        moved.put(path, "301 Moved Permanently", &location, b"");
+    }
+    for arguments in [["get", "1"], ["rm", "1"]] {
+        let done = end_of(start(&format!("http://{}", moved.at), &arguments)).await;
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains(&elsewhere.at) && said.contains("SVC_URL"), "{arguments:?}: {said}");
+        assert!(!said.contains(TOKEN) && !said.contains("refuses the token"), "{arguments:?}: {said}");
+    }
+    assert!(elsewhere.asked().is_empty(), "{:?}", elsewhere.asked());
+}
 
 #[tokio::test]
 async fn a_service_that_is_not_there_is_said_once_and_at_once() {

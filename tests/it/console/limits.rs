@@ -13,7 +13,7 @@ use svc::store::workers::{self, WorkerRow};
 use svc_actors::WriteMode;
 use svc_client::{
     Json,
-    wire::{ApiTokenPath, DocumentPath, GrantPath, GrantRight, NewDocument, PrincipalPath, WaitQuery},
+    wire::{ApiTokenPath, DocumentPath, GrantPath, GrantRight, NewDocument, PrincipalPath, TaskTypePath, WaitQuery},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -256,6 +256,50 @@ async fn who_signs_in_again_and_again_signs_nobody_else_out() {
     app.end().await;
 }
 
+/// A principal's live page, which hears something at each beat.
+struct Heard {
+    answer: reqwest::Response,
+    beats: u32,
+}
+
+impl Heard {
+    async fn open(console: &Console, cookie: &str) -> Heard {
+        let asked = http().get(format!("{}/live", console.base)).header("cookie", cookie);
+        let mut answer = asked.send().await.unwrap();
+        assert!(answer.chunk().await.unwrap().unwrap().starts_with(b"retry:"));
+        Heard { answer, beats: 0 }
+    }
+
+    /// What is heard at the next beat, and whether the page would have heard of news whatever happened.
+    async fn beat(&mut self) -> (bool, bool) {
+        let piece = self.answer.chunk().await.unwrap().unwrap();
+        let text = std::str::from_utf8(&piece).unwrap();
+        assert!(text.contains("event: changed") || text.contains(": quiet"), "{text}");
+        self.beats += 1;
+        (text.contains("event: changed"), self.beats.is_multiple_of(5))
+    }
+
+    /// Whether something happened, by the next beat that says so.
+    async fn is_news(&mut self) -> bool {
+        loop {
+            let (is_news, is_always) = self.beat().await;
+            if !is_always {
+                return is_news;
+            }
+            assert!(is_news, "every fifth beat says so");
+        }
+    }
+
+    async fn until(&mut self, is_news: bool) {
+        until("the live page to hear that", async || (self.is_news().await == is_news).then_some(())).await;
+    }
+
+    /// Waits until the page reads itself again, for whatever reason.
+    async fn changed(&mut self) {
+        until("the live page to be told", async || self.beat().await.0.then_some(())).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_of_a_principal_is_told_of_news_only_when_there_is_some() {
     let app = idle().await;
@@ -263,28 +307,20 @@ async fn the_page_of_a_principal_is_told_of_news_only_when_there_is_some() {
     let console = Console::of(&app).await;
     let who = someone(&app, "viewer").await;
     let cookie = console.sign_in(&who.secret).await;
-    let answer = http().get(format!("{}/live", console.base)).header("cookie", &cookie).send().await.unwrap();
-    let mut stream = answer.bytes_stream();
-    let mut hears = async |what: &str| {
-        until(what, async || {
-            let piece = stream.next().await.unwrap().unwrap();
-            std::str::from_utf8(&piece).unwrap().contains(what).then_some(())
-        })
-        .await;
-    };
-    hears(": quiet").await;
+    let mut heard = Heard::open(&console, &cookie).await;
+    heard.until(false).await;
     let heron = waiting(&app, "Heron").await;
-    hears("event: changed").await;
-    hears(": quiet").await;
+    heard.until(true).await;
+    heard.until(false).await;
     // What is ingested changes before an event says so.
     attempted(&app, heron).await;
-    hears("event: changed").await;
-    hears(": quiet").await;
+    heard.until(true).await;
+    heard.until(false).await;
     let closed = waiting(&app, "Closed").await;
     app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
-    hears(": quiet").await;
+    heard.until(false).await;
     grant(&app, &who, closed, GrantRight::Read).await;
-    hears("event: changed").await;
+    heard.changed().await;
     sqlx::raw_sql("DELETE FROM task_attempts; DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     console.end().await;
     app.end().await;
@@ -299,25 +335,62 @@ async fn the_page_of_a_principal_is_told_nothing_of_what_it_may_not_read() {
     let folder = waiting(&app, "Folder").await;
     app.client.protect_document(DocumentPath { id: folder }).await.unwrap();
     let cookie = console.sign_in(&who.secret).await;
-    let answer = http().get(format!("{}/live", console.base)).header("cookie", &cookie).send().await.unwrap();
-    let mut stream = answer.bytes_stream();
-    let mut hear = async || -> String {
-        let piece = stream.next().await.unwrap().unwrap();
-        String::from_utf8(piece.to_vec()).unwrap()
-    };
-    until("the first quiet piece", async || hear().await.contains(": quiet").then_some(())).await;
+    let mut heard = Heard::open(&console, &cookie).await;
+    heard.until(false).await;
     for _ in 0..2 {
         let new = NewDocument { parent_id: Some(folder), ..document("Hidden", "Text.") };
         let id = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().document.id;
         attempted(&app, id).await;
         // Between two pieces the service looks once for what happened.
         for _ in 0..3 {
-            let heard = hear().await;
-            assert!(!heard.contains("changed"), "{heard}");
+            assert!(!heard.is_news().await);
         }
     }
     waiting(&app, "Heron").await;
-    until("news of what it may read", async || hear().await.contains("event: changed").then_some(())).await;
+    heard.until(true).await;
+    sqlx::raw_sql("DELETE FROM task_attempts; DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_a_principal_follows_what_its_tasks_wait_for() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let who = someone(&app, "viewer").await;
+    let cookie = console.sign_in(&who.secret).await;
+    let embed = || TaskTypePath { task_type: "embed".to_owned() };
+    app.client.pause_task_type(embed()).await.unwrap();
+    let path = format!("/documents/{}", waiting(&app, "Heron").await);
+    let mut heard = Heard::open(&console, &cookie).await;
+    heard.until(false).await;
+    let is_paused = async || console.text(&path, &cookie).await.contains(">paused<");
+    assert!(is_paused().await);
+    app.client.resume_task_type(embed()).await.unwrap();
+    // No attempt ends, and no event says that the task waits for something else now.
+    heard.changed().await;
+    assert!(!is_paused().await);
+    sqlx::raw_sql("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_page_tells_nothing_of_what_its_viewer_may_not_read_any_more() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let who = someone(&app, "viewer").await;
+    let closed = waiting(&app, "Closed").await;
+    grant(&app, &who, closed, GrantRight::Read).await;
+    let cookie = console.sign_in(&who.secret).await;
+    let mut heard = Heard::open(&console, &cookie).await;
+    app.client.delete_grant(GrantPath { id: closed, principal_id: who.id }).await.unwrap();
+    attempted(&app, closed).await;
+    let mut news = 0;
+    for _ in 0..4 {
+        news += u32::from(heard.is_news().await);
+    }
+    assert!(news <= 1, "it hears that it lost the right, and nothing of the attempt: {news}");
     sqlx::raw_sql("DELETE FROM task_attempts; DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     console.end().await;
     app.end().await;

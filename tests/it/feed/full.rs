@@ -2,11 +2,12 @@
 use super::{Feed, envelope, feed_at, hash, note, plain, state};
 use crate::support::{
     TestApp, Wish,
-    broker::{self, Broker},
+    broker::{self, Broker, Producer},
     proxy::Proxy,
     until,
 };
 use lapin::{
+    Connection, ConnectionProperties,
     options::{QueueBindOptions, QueueDeclareOptions},
     types::{AMQPValue, FieldTable},
 };
@@ -127,6 +128,42 @@ async fn a_user_who_may_not_write_to_the_default_exchange_is_named_before_a_mess
     let check = until("the feed says which right it lacks", named).await;
     assert!(!check.ok && check.detail.contains("`guest`"), "{check:?}");
     app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_dead_queue_keeps_what_was_given_up_first() {
+    let narrow = json!([{"vhost": "/", "name": "narrow", "pattern": "[.]dead$", "apply-to": "queues", "priority": 1, "definition": {"max-length": 1}}]);
+    let Some(broker) = prepared(definitions(".*", &narrow)).await else { return };
+    let url = broker::url(broker.address);
+    let mut feed = feed_at(&url, &url, true, &[]).await;
+    for number in 0..3 {
+        feed.producer.publish(plain(&format!("wrong-{number}"), b"other bytes", &[]), note(83_000).as_bytes()).await;
+        let (outcome, _) = feed.producer.outcome().await;
+        assert_eq!(outcome["outcome"], "rejected", "{outcome}");
+    }
+    let dead = format!("{}.dead", feed.producer.prefix);
+    let first = until("a dead message", async || feed.producer.get(&dead).await).await;
+    assert_eq!(first.properties.message_id().as_ref().map(|id| id.as_str()), Some("wrong-0"));
+    feed.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_queue_of_an_earlier_version_stops_no_feed() {
+    let Some(url) = broker::shared().await else { return };
+    let prefix = broker::prefix();
+    let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    let mut earlier = FieldTable::default();
+    earlier.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    earlier.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(1_000_000));
+    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    channel.queue_declare(format!("{prefix}.dead").into(), durable, earlier).await.unwrap();
+    let settings = [("SVC_AMQP_URL", url.as_str()), ("SVC_AMQP_PREFIX", prefix.as_str())];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    until("the feed takes messages", async || state(&app).await.filter(|check| check.ok)).await;
+    let producer = Producer::connect(&url, &prefix).await;
+    app.end().await;
+    producer.clear().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -224,6 +224,33 @@ async fn who_waits_learns_what_failed_after_it_was_taken() {
     // Who does not wait is done when it is taken.
     let taken = ran(by_broker(&feed, &work.path().join("other"), &[&path])).await;
     assert_eq!(taken.status.code(), Some(0), "{taken:?}");
+    // Who comes later learns what others were told when it happened.
+    is_failed(&ran(by_broker(&feed, &work.path().join("third"), &[&path, "--wait", "--patience", "10"])).await);
+    feed.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_learns_the_end_of_what_came_again_and_of_what_is_deleted() {
+    let Some(feed) = feed(true, &[]).await else { return };
+    let work = tempfile::tempdir().unwrap();
+    fs::write(work.path().join("a.md"), note(95_040)).unwrap();
+    let path = manifest(work.path(), &[json!({"source": {"path": "a.md"}})]);
+    let taken = ran(by_broker(&feed, &work.path().join("first"), &[&path])).await;
+    assert_eq!(taken.status.code(), Some(0), "{taken:?}");
+    let journal = work.path().join("second");
+    let running = tokio::spawn(ran(by_broker(&feed, &journal, &[&path, "--wait", "--patience", "30"])));
+    until("it is waited for", async || {
+        fs::read_to_string(&journal).is_ok_and(|text| text.contains(r#""outcome":"accepted""#)).then_some(())
+    })
+    .await;
+    let id: i64 = sqlx::query_scalar("SELECT id FROM documents").fetch_one(&feed.app.pool).await.unwrap();
+    feed.app.client.delete_document(DocumentPath { id }).await.unwrap();
+    let output = running.await.unwrap();
+    let account = last(&output);
+    assert_eq!((&account["failed"], &account["waiting"]), (&json!(1), &json!(0)), "{account}");
+    let said = lines(&output);
+    let cancelled = said.iter().find(|line| line["outcome"] == "cancelled").unwrap_or_else(|| panic!("{said:?}"));
+    assert!(cancelled["reason"].as_str().unwrap().contains("deleted"), "{cancelled}");
     feed.end().await;
 }
 

@@ -2,6 +2,7 @@
 use crate::{
     feed::{answering, count},
     principals::{idle, someone},
+    support::document,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use svc::{
 };
 use svc_client::{
     Code, Failure, Json,
-    wire::{EventKind, PrincipalChange, PrincipalKind, PrincipalPath},
+    wire::{DocumentPath, EventKind, PrincipalChange, PrincipalKind, PrincipalPath, WaitQuery},
 };
 use svc_ids::{DocumentId, PrincipalId};
 
@@ -78,6 +79,54 @@ async fn a_message_has_one_outcome_and_what_is_told_is_told_once() {
     let left: i64 = sqlx::query_scalar("SELECT count(*) FROM bulk_message").fetch_one(&mut *tx).await.unwrap();
     assert_eq!(left, 0, "it goes with its document");
     tx.rollback().await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_message_brought_is_told_to_its_end_though_it_is_deleted_before() {
+    let app = idle().await;
+    let uploader = answering(&app, "producer", "broker-user").await;
+    // Without a worker a file stays in flight, and a document that a caller writes has no ingestion that could be.
+    let open = app.upload_bytes("a.md", "# A\n\nText.").await.unwrap().document_id;
+    let new = Json(document("Done", "Text."));
+    let done = app.client.create_document(WaitQuery::default(), new).await.unwrap().document.id;
+    let mut conn = app.pool.acquire().await.unwrap();
+    for (message, id) in [("open", open), ("done", done)] {
+        let receipt = Receipt { reply_to: Some("answers".to_owned()), ..receipt(message, Some(uploader.id)) };
+        assert!(bulk::record(&mut conn, &receipt, DocumentId(id), "sha256:00", true).await.unwrap());
+        let event = "INSERT INTO event_outbox (kind, document_id, root_id, data, owner_only)
+                     VALUES ($1, $2, $2, jsonb_build_object('message_id', $3::text), false)";
+        let kinds = ["ingest.accepted", "ingest.settled"];
+        for kind in &kinds[..1 + usize::from(message == "done")] {
+            sqlx::query(event).bind(*kind).bind(id).bind(message).execute(&mut *conn).await.unwrap();
+        }
+    }
+    // The broker was away meanwhile, so that nothing of it is told yet.
+    for id in [open, done] {
+        app.client.delete_document(DocumentPath { id }).await.unwrap();
+    }
+    assert_eq!(count(&app.pool, "bulk_message").await, 0);
+    while event_feed::number(&mut conn).await.unwrap() > 0 {}
+    let told = bulk::untold(&mut conn, 100).await.unwrap();
+    let told: Vec<(&str, &str, &str)> = told
+        .iter()
+        .filter_map(|event| {
+            let kind = event.kind.as_ref()?.0.as_str();
+            Some((kind, event.message_id.as_deref()?, event.reply_to.as_deref()?))
+        })
+        .collect();
+    let expected = [
+        ("ingest.accepted", "open", "answers"),
+        ("ingest.accepted", "done", "answers"),
+        ("ingest.settled", "done", "answers"),
+        ("document.deleted", "open", "answers"),
+    ];
+    assert_eq!(told, expected);
+    assert!(!bulk::sweep(&mut conn, Duration::from_secs(3600)).await.unwrap());
+    assert_eq!(count(&app.pool, "bulk_gone").await, 2);
+    bulk::sweep(&mut conn, Duration::ZERO).await.unwrap();
+    assert_eq!(count(&app.pool, "bulk_gone").await, 0);
+    drop(conn);
     app.end().await;
 }
 

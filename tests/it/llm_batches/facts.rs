@@ -13,8 +13,8 @@ use serde_json::json;
 use svc_client::{
     Json, OptionalJson,
     wire::{
-        DocumentChange, DocumentPath, LlmUsageQuery, NewPredicate, TaskPath, TaskQuery, TaskResponse, TaskStatus,
-        WaitQuery,
+        DocumentChange, DocumentPath, EmbedQuery, LlmUsageQuery, NewPredicate, TaskPath, TaskQuery, TaskResponse,
+        TaskStatus, WaitQuery,
     },
 };
 
@@ -145,6 +145,32 @@ async fn a_cancelled_task_and_a_text_that_is_changed_leave_their_batch_and_store
     assert_eq!(recorded["facts"], json!([]));
     assert!(provider.batches().last().unwrap().requests[0].message.contains("Globex is told of."));
     assert!(believed(&app.client).await.is_empty() && entities(&app).await.is_empty());
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_that_is_changed_while_its_batch_is_away_is_embedded_at_once() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    provider.will_say(|_| Says::Text(json!({"facts": []}).to_string()));
+    let id = parked(&app, &provider, "openai", TEXT).await;
+    let change: DocumentChange = serde_json::from_value(json!({"content": "Globex is told of."})).unwrap();
+    app.client.update_document(DocumentPath { id }, WaitQuery::default(), Json(change)).await.unwrap();
+    assert!(tasks(&app, TaskStatus::Batched).await.is_empty(), "it would keep the text from being found for a day");
+    until("the vector of the new text", async || {
+        let query = EmbedQuery { include_embed: true };
+        app.client.read_document(DocumentPath { id }, query).await.unwrap().value().unwrap().embed
+    })
+    .await;
+    let recorded = until("what the new text states", async || {
+        once(&app, &provider, "openai", &[]).await;
+        provider.end(Ends::Completed);
+        evidence(&app, id).await.get("facts").cloned()
+    })
+    .await;
+    assert_eq!(recorded["facts"], json!([]));
+    assert_eq!(provider.batches().len(), 2);
+    assert!(provider.batches()[1].requests[0].message.contains("Globex is told of."));
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -83,6 +83,33 @@ async fn what_keeps_one_task_from_waiting_keeps_no_other_and_full_batches_are_cl
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_text_that_waits_to_be_embedded_goes_before_what_is_asked_of_it() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    task(&app, &root, WriteMode::Itself, 0, None).await;
+    let grant = claim(&app, 1).await.remove(0);
+    let asked = [parking(&app, &grant).await];
+    let waits = task(&app, &root, WriteMode::Itself, 0, None).await;
+    for task_type in llm_batches::SEARCHED {
+        sqlx::query("UPDATE task_queue SET task_type = $2 WHERE id = $1")
+            .bind(waits)
+            .bind(task_type)
+            .execute(&app.pool)
+            .await
+            .unwrap();
+        assert_eq!(park(&app, &asked).await, [Parked::Awaited], "{task_type} would wait for the whole batch");
+    }
+    // What nobody may run now has to wait in any case.
+    sqlx::query("INSERT INTO paused_task_type (task_type) SELECT task_type FROM task_queue WHERE id = $1")
+        .bind(waits)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(park(&app, &asked).await, [Parked::Waits]);
+    app.end().await;
+}
+
 /// However many tasks wait in batches, what looks for some of them reads no others, whether its statements are planned with their values or without.
 #[tokio::test]
 async fn who_looks_for_some_of_many_parked_tasks_reads_only_these() {

@@ -5,11 +5,11 @@ use crate::{
     summarize::{children, section, upload},
     support::{
         batches::{BatchProvider, Ends},
-        invariants,
+        invariants, until,
     },
 };
 use serde_json::json;
-use svc_client::wire::{Settled, TaskStatus, TaskTypePath};
+use svc_client::wire::{DocumentPath, Settled, TaskStatus, TaskTypePath};
 
 #[tokio::test]
 async fn nobody_is_asked_of_a_container_before_its_edited_part_is_whole_again() {
@@ -46,6 +46,40 @@ async fn nobody_is_asked_of_a_container_before_its_edited_part_is_whole_again() 
         tasks(&app, TaskStatus::Batched).await.is_empty(),
         "it would keep the file in flight until the provider is done"
     );
+    provider.end(Ends::Completed);
+    assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_section_that_is_closed_or_renamed_while_its_batch_is_away_is_embedded_anew_at_once() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    let text = section("Ovens", "oven", 80) + &section("Volcanoes", "volcano", 80);
+    let file = upload(&app, &text, json!({})).await;
+    waiting(&app, 2).await;
+    once(&app, &provider, "openai", &[]).await;
+    let batched = async || -> Vec<i64> {
+        let mut ids: Vec<i64> = tasks(&app, TaskStatus::Batched).await.iter().map(|task| task.document_id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let mut sections: Vec<i64> = children(&app, file).await.iter().map(|section| section.id).collect();
+    sections.sort_unstable();
+    assert_eq!(batched().await, sections);
+    let embedded = async |count: i64| {
+        until("the chunks with their titles", async || {
+            let done = "SELECT count(*) FROM task_queue WHERE task_type = 'embed:titles' AND status = 'completed'";
+            (sqlx::query_scalar::<_, i64>(done).fetch_one(&app.pool).await.unwrap() == count).then_some(())
+        })
+        .await;
+    };
+    app.client.protect_document(DocumentPath { id: sections[0] }).await.unwrap();
+    assert_eq!(batched().await, sections[1..], "the other one has paid for its question");
+    embedded(1).await;
+    patched(&app, sections[1], json!({"title": "Craters"})).await;
+    assert!(batched().await.is_empty());
+    embedded(2).await;
     provider.end(Ends::Completed);
     assert_eq!(finished(&app, &provider, "openai", &[], file).await, Settled::Settled);
     invariants::check_drained(&app.pool).await;

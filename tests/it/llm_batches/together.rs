@@ -114,11 +114,13 @@ async fn one_transaction_asks_and_one_applies_and_what_is_not_as_it_should_be_ho
             let outcomes: Vec<_> = of_summary.map(|attempt| attempt["outcome"].as_str().unwrap()).collect();
             assert_eq!(outcomes, ["batched", "completed"], "{name}");
         }
-        let completed: i64 = sqlx::query_scalar(AssertSqlSafe(format!("SELECT count(*) FROM {COMPLETED}")))
+        // The task of the text that is another by now has left the batch, and has nothing to do until that text is whole.
+        let answered = format!("{COMPLETED} AND root_id <> {}", files[6]);
+        let completed: i64 = sqlx::query_scalar(AssertSqlSafe(format!("SELECT count(*) FROM {answered}")))
             .fetch_one(&app.pool)
             .await
             .unwrap();
-        assert_eq!((completed, transactions(&app, COMPLETED).await), (4, 1), "{name}");
+        assert_eq!((completed, transactions(&app, &answered).await), (4, 1), "{name}");
         invariants::check(&app.pool).await;
 
         provider.will_say(|asked| Says::Text(format!("A summary for {}.", asked.custom_id)));

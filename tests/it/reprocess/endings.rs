@@ -258,14 +258,15 @@ async fn others_create_while_the_tree_that_was_replaced_is_deleted() {
 async fn a_new_tree_takes_its_place_without_reading_the_tasks_of_other_files() {
     let app = TestApp::start().await;
     let id = ingested(&app, None).await;
-    let other = app.create("Note", "A note on herons.", None).await.id;
     nearly_done(&app, id).await;
     let mut tx = app.pool.begin().await.unwrap();
     sqlx::query(
-        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, status, final, ready)
-         SELECT 'test', $1::bigint, 'io', $1::bigint || '/', 0, $1::bigint, 'self', 'completed', true, false FROM generate_series(1, 50000)",
+        "WITH others AS (
+             INSERT INTO documents (title, content, usetype, content_hash, guard)
+             SELECT 'Note', '', 'markdown', 'sha256:' || md5(n::text), 0 FROM generate_series(1, 1000) n RETURNING id)
+         INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, status, final, ready)
+         SELECT 'test', id, 'io', id || '/', 0, id, 'self', 'completed', true, false FROM others, generate_series(1, 50)",
     )
-    .bind(other)
     .execute(&mut *tx)
     .await
     .unwrap();
@@ -275,6 +276,10 @@ async fn a_new_tree_takes_its_place_without_reading_the_tasks_of_other_files() {
     let scans = "SELECT coalesce(sum(seq_scan), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname = 'task_queue'";
     let before: i64 = sqlx::query_scalar(scans).fetch_one(&mut *tx).await.unwrap();
     store::reprocess::put_in_place(&mut tx, &file, &generation).await.unwrap();
+    // A large file has many nodes, of which most have no task.
+    let gone: Vec<DocumentId> = (1..=5_000).map(|n| DocumentId(1_000_000 + n)).collect();
+    let followed = gone.iter().map(|id| (*id, *id)).collect();
+    store::reprocess::redirect_extractions(&mut tx, &file, &followed, &gone).await.unwrap();
     let after: i64 = sqlx::query_scalar(scans).fetch_one(&mut *tx).await.unwrap();
     assert_eq!(after - before, 0, "the tasks of a file are found by an index");
     let tasks = "SELECT count(*) FILTER (WHERE root_id = $1 AND final) > 0, count(*) FILTER (WHERE root_id = $2) FROM task_queue";

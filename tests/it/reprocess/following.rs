@@ -4,7 +4,7 @@ use crate::{
     extraction, ontologies, shape_bindings,
     support::llm::{Llm, Reply},
 };
-use svc_client::wire::{OntologyQuery, ShapeBindingPath, ShapeMode};
+use svc_client::wire::{ExtractFactsRequest, OntologyQuery, ShapeBindingPath, ShapeMode};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shape_that_was_bound_to_a_part_guards_its_successor_and_one_without_is_listed() {
@@ -86,6 +86,53 @@ async fn facts_that_are_still_to_be_extracted_are_extracted_of_what_stays_and_of
     resume(&app, "extract:facts").await;
     app.settled(id).await;
     assert_eq!(tasks(Some(TaskStatus::Completed)).await, texts);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_facts_is_told_of_those_of_the_new_tree_alone() {
+    let llm = Llm::start().await;
+    llm.will_say(|call| match call.body.get("response_format") {
+        Some(_) => extraction::facts(&[extraction::said(json!({"quote": "No text says this"}))]),
+        None => Reply::said("Birds stand in the reeds."),
+    });
+    let app = extraction::app(&llm, &[]).await;
+    let id = ingested(&app, None).await;
+    let chunks: Vec<i64> =
+        app.subtree(id).await.iter().filter(|node| node.usetype == "chunk").map(|node| node.id).collect();
+    let first = extraction::extract(&app.client, id, ExtractFactsRequest::default()).await;
+    assert_eq!(first.dropped.values().sum::<i64>(), chunks.len() as i64);
+
+    pause(&app, "extract:facts").await;
+    let again = tokio::spawn({
+        let client = app.client.clone();
+        async move { extraction::extract(&client, id, ExtractFactsRequest::default()).await }
+    });
+    let open = "SELECT count(*) FROM task_queue WHERE task_type = 'extract:facts' AND NOT final";
+    until("the tasks", async || {
+        (sqlx::query_scalar::<_, i64>(open).fetch_one(&app.pool).await.unwrap() == chunks.len() as i64).then_some(())
+    })
+    .await;
+    // The old tree can be moved, and not deleted.
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT id FROM documents WHERE id = ANY($1) FOR KEY SHARE")
+        .bind(&chunks)
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    reprocess(&app, id, json!({}), false).await.unwrap();
+    until("the new tree", async || (evidence(&app, id, "reprocess").await["state"] == "done").then_some(())).await;
+    resume(&app, "extract:facts").await;
+    let told = again.await.unwrap();
+    assert_eq!((told.facts, told.failed, &told.dropped), (0, 0, &first.dropped));
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM documents WHERE id = ANY($1)")
+        .bind(&chunks)
+        .fetch_one(&mut *held)
+        .await
+        .unwrap();
+    assert_eq!(left, chunks.len() as i64, "the old tree is still there");
+    held.rollback().await.unwrap();
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -179,6 +179,44 @@ async fn a_fact_is_as_closed_as_its_source_and_meets_its_like_where_it_comes() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn what_two_documents_state_stays_known_to_who_reads_the_one_that_was_closed_first() {
+    let app = idle().await;
+    let [a, b, first, second] =
+        [doc(&app, "A").await, doc(&app, "B").await, doc(&app, "First").await, doc(&app, "Second").await];
+    predicate(&app, "a").await;
+    let by = async |source: i64| {
+        let new = NewFact { source_id: Some(source), on_overlap: Some(OnOverlap::Merge), ..fact(a, "a", b) };
+        app.client.assert_fact(Json(new)).await.unwrap().fact
+    };
+    let stated = by(first).await;
+    assert_eq!(by(second).await.id, stated.id);
+    let [one, two] = [someone(&app, "one").await, someone(&app, "two").await];
+    grant(&app, &two, second, GrantRight::Read).await;
+    let of = |source_id: i64| FactQuery { source_id: Some(source_id), ..FactQuery::default() };
+    let before = two.client.list_facts(of(second)).await.unwrap();
+    assert_eq!((before.facts.len(), before.facts[0].id), (1, stated.id));
+    grant(&app, &one, first, GrantRight::Read).await;
+    let [known] = <[FactResponse; 1]>::try_from(two.client.list_facts(of(second)).await.unwrap().facts).unwrap();
+    let cited: Vec<i64> = known.citations.iter().map(|citation| citation.document_id).collect();
+    assert_eq!((known.source_id, cited, known.created_at), (Some(second), vec![second], stated.created_at));
+    assert_eq!(known.previous_id, None, "it came from what others read alone");
+    assert!(known.recorded_at > before.known_at);
+    let [known] = <[FactResponse; 1]>::try_from(one.client.list_facts(of(first)).await.unwrap().facts).unwrap();
+    assert_eq!((known.id, known.source_id), (stated.id, Some(first)));
+    // What was known before is as it was.
+    let then = FactQuery { known_at: Some(before.known_at), ..of(second) };
+    let then: Vec<i64> = app.client.list_facts(then).await.unwrap().facts.iter().map(|fact| fact.id).collect();
+    assert_eq!(then, [stated.id]);
+    // Where both are open it is one fact again.
+    for id in [first, second] {
+        app.client.unprotect_document(DocumentPath { id }).await.unwrap();
+    }
+    let left: Vec<i64> = state(&app, second).await.iter().map(|fact| fact.id).collect();
+    assert_eq!(left, [stated.id]);
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn facts_about_parts_of_a_file_follow_a_reprocess() {
     let app = TestApp::start().await;

@@ -456,6 +456,32 @@ async fn the_rules_of_an_ontology_hold_for_those_who_may_read_it_as_long_as_it_s
     app.end().await;
 }
 
+#[tokio::test]
+async fn what_followed_by_classes_ends_with_the_iri_of_their_predicate() {
+    let app = idle().await;
+    let deriving = Deriving::start(&app);
+    let of = |namespace: &str, name: &str, iri: &str| NewPredicate {
+        namespace: Some(namespace.to_owned()),
+        iri: Some(iri.to_owned()),
+        ..named(name)
+    };
+    let iri = "http://www.w3.org/2000/01/rdf-schema#subClassOf";
+    ruled(&app, of("rdf", "type", "http://www.w3.org/1999/02/22-rdf-syntax-ns#type")).await;
+    let id = ruled(&app, of("rdfs", "subClassOf", iri)).await;
+    let [tom, cat, animal] = [doc(&app, "Tom").await, doc(&app, "Cat").await, doc(&app, "Animal").await];
+    assert(&app, fact(cat, "rdfs:subClassOf", animal)).await.unwrap();
+    assert(&app, fact(tom, "rdf:type", cat)).await.unwrap();
+    for (given, count) in [(None, 0), (Some(iri.to_owned()), 1)] {
+        deriving.done(&app).await;
+        assert_eq!(derived(&app).await.len(), 1 - count);
+        let change = PredicateChange { iri: Some(given), ..PredicateChange::default() };
+        app.client.update_predicate(PredicatePath { id }, Json(change)).await.unwrap();
+        deriving.done(&app).await;
+        assert_eq!(derived(&app).await.len(), count);
+    }
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_is_told_from_which_facts_nothing_can_be_derived_until_it_can() {
     let app = idle().await;

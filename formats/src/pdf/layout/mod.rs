@@ -28,6 +28,8 @@ const FEWEST: usize = 3;
 /// How many degrees lines of one frame may be apart. Engines that read a scan measure the slant of each line by itself, and make short
 /// ones level.
 const TILT: i32 = 2;
+/// Directions that are less apart, in radians, are one: where each word is stretched by itself, those of a line differ by rounding.
+const SAME: f64 = 1e-3;
 
 /// The text of a page.
 #[derive(Default)]
@@ -124,10 +126,10 @@ fn frames(page: &PageGlyphs) -> (Vec<(i32, Vec<Spot>)>, Vec<u32>) {
     let mut frames: Vec<(i32, Vec<Spot>)> = Vec::new();
     let mut by_angle = FxHashMap::default();
     // Nearly always it is the frame of the glyph before.
-    let mut last = None;
+    let mut last: Option<(Vec2, usize, Turn, Option<Point>)> = None;
     for (index, glyph) in page.glyphs.iter().enumerate() {
-        let (frame, turn, line) = match last {
-            Some((direction, frame, turn, line)) if direction == glyph.direction => (frame, turn, line),
+        let (direction, frame, turn, line) = match last {
+            Some(last) if (last.0 - glyph.direction).hypot() < SAME => last,
             _ => {
                 let own = angle(glyph);
                 let within = tilted.get(&own).copied();
@@ -136,11 +138,12 @@ fn frames(page: &PageGlyphs) -> (Vec<(i32, Vec<Spot>)>, Vec<u32>) {
                     frames.push((angle, Vec::new()));
                     frames.len() - 1
                 });
-                (frame, Turn::by(angle), within.map(|_| glyph.origin))
+                (glyph.direction, frame, Turn::by(angle), within.map(|_| glyph.origin))
             }
         };
         let line = line.map(|begin| if is_on_line(glyph, begin) { begin } else { glyph.origin });
-        last = Some((glyph.direction, frame, turn, line));
+        // The first direction stays, so that letters along a curve do not add up to one line.
+        last = Some((direction, frame, turn, line));
         frames[frame].1.push(spot(glyph, index as u32, turn, line));
     }
     let mut strays = Vec::new();

@@ -207,6 +207,23 @@ fn a_long_line_that_is_tilted_within_a_frame_stays_a_line() {
 }
 
 #[test]
+fn a_tilted_line_whose_words_differ_by_a_rounding_error_stays_a_line() {
+    let tilt = f64::to_radians(1.4);
+    let lines: Vec<String> = (0..4).map(|at| format!("line {at} {}", "of many words ".repeat(6).trim_end())).collect();
+    let mut drawn = Vec::new();
+    let mut begin = Point::new(0.0, 50.0);
+    for (index, word) in lines[0].split_inclusive(' ').enumerate() {
+        let direction = Vec2::from_angle(tilt + index as f64 * 1e-15);
+        drawn.push(page(&[(word, begin.x, begin.y, 10.0)], direction));
+        begin += direction * (word.len() as f64 * 5.0);
+    }
+    assert_ne!(drawn[0].glyphs[0].direction, drawn[1].glyphs[0].direction);
+    let set: Vec<Set<'_>> = (1..4).map(|at| (lines[at].as_str(), 0.0, 50.0 + 12.0 * at as f64, 10.0)).collect();
+    drawn.push(page(&set, Vec2::new(1.0, 0.0)));
+    assert_eq!(lay_out(&together(drawn)).text, lines.join("\n"));
+}
+
+#[test]
 fn text_that_runs_left_is_made_logical() {
     // This is how it is on the page, from left to right.
     let visual: String = "שלום עולם".chars().rev().collect();

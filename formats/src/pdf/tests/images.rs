@@ -48,6 +48,23 @@ fn a_picture_comes_once_with_its_pages_and_its_caption() {
 }
 
 #[test]
+fn a_large_picture_beside_the_title_of_its_page_is_no_scan() {
+    let title = lines(50, 785, 8, &["The pond in March, seen from the mill"]);
+    let pdf = |drawn: &str| {
+        let rows = "0".repeat(256);
+        let pictures = Pdf::new().object(90, "<< /Large 100 0 R /Small 101 0 R >>");
+        read(pictures.stream(100, SMALL_GREY, &rows).stream(101, SMALL_GREY, &rows).page(&format!("{drawn} {title}")))
+    };
+    let (given, left_out) = pdf("q 600 0 0 650 0 0 cm /Large Do Q");
+    assert_eq!((given.len(), left_out.len()), (1, 0), "{left_out:?}");
+    let (given, left_out) = pdf("q 600 0 0 800 0 0 cm /Large Do Q q 100 0 0 100 50 400 cm /Small Do Q");
+    assert_eq!((given.len(), left_out.as_slice()), (1, &[("object 100".to_owned(), "whole_page")][..]));
+    let strips = "q 600 0 0 400 0 0 cm /Large Do Q q 600 0 0 400 0 400 cm /Small Do Q";
+    let (given, left_out) = pdf(strips);
+    assert_eq!((given.len(), left_out.len()), (0, 2), "a scan in two pieces");
+}
+
+#[test]
 fn what_cannot_be_shown_or_is_the_page_itself_is_left_out() {
     let rows = "0".repeat(256);
     let words = lines(50, 700, 12, &["Words enough for a page with text."]);

@@ -19,6 +19,13 @@ fn probed(pdf: Pdf) -> Patterns {
     probe(Cursor::new(pdf.build()), (&Limits::default()).into()).unwrap()
 }
 
+/// So many bytes that they exceed the limits, packed and written in hexadecimal digits.
+fn bomb(byte: u8) -> String {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&vec![byte; 64 << 20]).unwrap();
+    encoder.finish().unwrap().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Level, title and page of each heading.
 fn headings(read: &Extraction) -> Vec<(u8, &str, u32)> {
     let of = |heading: &'_ crate::Heading| read.page_at(heading.start).unwrap();
@@ -161,9 +168,14 @@ fn a_picture_of_a_page_is_scanned_whatever_is_stamped_on_it() {
     let field = "/Annots [<< /Subtype /Widget /Rect [150 400 450 420] /FT /Tx /V (What was filled in) >>]";
     assert!(read(pdf(field, 800, "")).facts.contains_key("scanned_pages"), "a form on paper");
     let middle = lines(50, 400, 12, &["A slide with a picture behind its text"]);
-    for (height, text, what) in [(800, &middle, "a slide"), (500, &edge, "a figure below the head of its page")] {
+    for (height, text, what) in [
+        (800, &middle, "a slide"),
+        (500, &edge, "a figure below the head of its page"),
+        (650, &edge, "a picture below the title of its slide"),
+    ] {
         assert!(!read(pdf("", height, text)).facts.contains_key("scanned_pages"), "{what}");
     }
+    assert!(read(pdf("", 750, &edge)).facts.contains_key("scanned_pages"), "made smaller for its stamp");
 }
 
 #[test]
@@ -306,9 +318,7 @@ fn a_value_that_is_a_stream_is_text_too() {
         // What it has from above is over the limits, and the page has its other text.
         field(632, "/Parent 104 0 R"),
     ];
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(&vec![b'a'; 64 << 20]).unwrap();
-    let bomb: String = encoder.finish().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+    let bomb = bomb(b'a');
     let labels = [(700, "Name:"), (660, "Town:"), (620, "Notes:")];
     let labels = labels.map(|(top, label)| lines(50, top, 12, &[label])).concat();
     let read = read(
@@ -322,6 +332,22 @@ fn a_value_that_is_a_stream_is_text_too() {
     );
     let lines: Vec<&str> = read.text.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(lines, ["Name: Ada Lovelace", "Town: London", "Notes:"]);
+}
+
+#[test]
+fn a_value_that_many_fields_share_is_not_unpacked_for_each_of_them() {
+    let field = |top: u32, more: &str| format!("<< /Subtype /Widget /Rect [150 {} 450 {top}] {more} >>", top - 20);
+    let mut annotations = vec![field(632, "/Parent 104 0 R"); 1_900];
+    annotations.extend([field(672, "/Parent 102 0 R"), field(712, "/FT /Tx /V (Ada Lovelace)")]);
+    let read = read(
+        Pdf::new()
+            .page_with(&format!("/Annots [{}]", annotations.join(" ")), &lines(50, 700, 12, &["Name:"]))
+            .object(102, "<< /FT /Tx /V 103 0 R >>")
+            .stream(103, "", "one stream more than a form has")
+            .object(104, "<< /FT /Tx /V 105 0 R >>")
+            .stream(105, "/Filter [/ASCIIHexDecode /FlateDecode]", &bomb(b'a')),
+    );
+    assert_eq!(read.text, "Name: Ada Lovelace");
 }
 
 #[test]
@@ -439,9 +465,7 @@ fn unknown_glyphs_are_no_text_layer() {
 
 #[test]
 fn streams_of_any_packing_are_held_to_the_limits() {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(&vec![0; 64 << 20]).unwrap();
-    let bomb: String = encoder.finish().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+    let bomb = bomb(0);
     let refused = |pdf: Pdf| extract(Cursor::new(pdf.build()), (&Limits::default()).into()).unwrap_err().limit();
     let packed = "/Filter [/ASCIIHexDecode /FlateDecode]";
     assert_eq!(refused(Pdf::new().page("").stream(11, packed, &bomb)), Some(Limit::ZipRatio), "a page's content");

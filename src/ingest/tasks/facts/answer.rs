@@ -216,9 +216,9 @@ fn one(
     let valid_from = said.valid_from.as_deref().map(moment).transpose()?.flatten();
     let valid_until = said.valid_until.as_deref().map(moment).transpose()?.flatten();
     let has_bounds = valid_from.is_some() || valid_until.is_some();
-    if valid_from.zip(valid_until).is_some_and(|(from, until)| from >= until)
-        || (fact_type == FactType::Atemporal && has_bounds)
-    {
+    // A leap second is the second after it, as the store keeps it.
+    let is_empty = |(from, until): (DateTime<Utc>, DateTime<Utc>)| from.timestamp_micros() >= until.timestamp_micros();
+    if valid_from.zip(valid_until).is_some_and(is_empty) || (fact_type == FactType::Atemporal && has_bounds) {
         return Err("bad_time");
     }
     let confidence = said.confidence.unwrap_or_default().clamp(0.0, 1.0);
@@ -382,6 +382,7 @@ mod tests {
                 json!({"valid_from": "2024-03-01T00:00:00.0000001Z", "valid_until": "2024-03-01T00:00:00.0000002Z"}),
                 "bad_time",
             ),
+            (json!({"valid_from": "2024-05-05T10:20:60Z", "valid_until": "2024-05-05T10:21:00Z"}), "bad_time"),
             (json!({"fact_type": "atemporal"}), "bad_time"),
             (json!({"object_kind": "literal", "object": "soon", "datatype": "xsd:date"}), "bad_literal"),
             (json!({"object_kind": "literal", "object": "x", "datatype": "http://elsewhere/type"}), "bad_literal"),

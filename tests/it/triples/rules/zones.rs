@@ -71,6 +71,9 @@ async fn what_is_said_without_a_source_of_closed_documents_ends_no_rule_elsewher
     let own = doc(&app, "Own").await;
     app.client.protect_document(DocumentPath { id: own }).await.unwrap();
     grant(&app, &mallory, own, GrantRight::Write).await;
+    // What follows from the one is what the other says.
+    assert(&app, fact(b, "near", own)).await.unwrap();
+    mallory.client.assert_fact(Json(fact(own, "near", b))).await.unwrap();
     for number in 0..10 {
         let one = under(&app, &format!("{number}"), Some(own)).await;
         mallory.client.assert_fact(Json(fact(one, "near", own))).await.unwrap();
@@ -80,5 +83,28 @@ async fn what_is_said_without_a_source_of_closed_documents_ends_no_rule_elsewher
     assert_eq!(still.iter().map(|fact| fact.id).collect::<Vec<_>>(), [follows.id]);
     let given_up = app.client.read_graph_stats(GraphQuery::default()).await.unwrap().derivation.given_up;
     assert_eq!(given_up, ["default:near"]);
+    app.end().await;
+}
+
+/// By a private axiom a type may follow that is asserted in the same place.
+#[tokio::test]
+async fn a_private_predicate_below_that_of_types_ends_no_rule_elsewhere() {
+    let app = idle().await;
+    let deriving = Deriving::start(&app);
+    let one = someone(&app, "one").await;
+    let prefixes = "@prefix ex: <http://example.org/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+        @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .";
+    let said =
+        "<http://example.org/mine> a owl:Ontology . ex:is rdfs:subPropertyOf rdf:type . ex:K rdfs:subClassOf ex:L .
+        ex:x ex:is ex:A ; a ex:A .";
+    let private = OntologyQuery { private: true, ..OntologyQuery::default() };
+    one.client.create_ontology(private, TurtleText(format!("{prefixes}\n{said}"))).await.unwrap();
+    let text = format!("{prefixes}\nex:tom a ex:Cat . ex:Cat rdfs:subClassOf ex:Animal .");
+    app.client.import_turtle(ImportQuery::default(), RdfText { syntax: RdfSyntax::Turtle, text }).await.unwrap();
+    deriving.done(&app).await;
+    let [follows] = <[FactResponse; 1]>::try_from(derived(&app).await).unwrap();
+    assert!(follows.derived_by.as_ref().is_some_and(|rule| rule.starts_with("rule:sub_class_of:")), "{follows:?}");
+    let findings = app.client.list_findings().await.unwrap().findings;
+    assert!(findings.iter().all(|found| found.kind != FindingKind::RulesFailed), "{findings:?}");
     app.end().await;
 }
