@@ -240,6 +240,12 @@ CREATE TABLE workers (
     lost       boolean NOT NULL DEFAULT false
 );
 
+-- When a worker that could run a task type last signed off: another one may be about to take its place.
+CREATE TABLE task_type_left (
+    task_type text PRIMARY KEY,
+    left_at   timestamptz NOT NULL
+);
+
 -- When the fleet last did what one of its workers does for all.
 CREATE TABLE upkeep_turn (
     name     text PRIMARY KEY,

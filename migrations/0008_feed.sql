@@ -18,6 +18,8 @@ CREATE TABLE bulk_message (
     -- Where its producer wants to read the outcome, and by which mark.
     reply_to       text,
     correlation_id text,
+    -- An event says how the ingestion of the document ended, perhaps before an edit put it back in flight.
+    has_ended      boolean NOT NULL DEFAULT false,
     at             timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE NULLS NOT DISTINCT (principal_id, message_id),
     CHECK ((outcome = 'rejected') = (document_id IS NULL))

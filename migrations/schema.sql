@@ -1129,6 +1129,7 @@ CREATE TABLE bulk_message (
     detail text,
     reply_to text,
     correlation_id text,
+    has_ended boolean DEFAULT false NOT NULL,
     at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT bulk_message_check CHECK (((outcome = 'rejected'::text) = (document_id IS NULL))),
     CONSTRAINT bulk_message_outcome_check CHECK ((outcome = ANY (ARRAY['accepted'::text, 'duplicate'::text, 'rejected'::text])))
@@ -1933,6 +1934,11 @@ CREATE TABLE task_reservation (
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
+CREATE TABLE task_type_left (
+    task_type text NOT NULL,
+    left_at timestamp with time zone NOT NULL
+);
+
 CREATE TABLE token_embeddings (
     document_id bigint NOT NULL,
     token_idx integer NOT NULL,
@@ -2282,6 +2288,9 @@ ALTER TABLE ONLY task_reservation
 
 ALTER TABLE ONLY task_reservation
     ADD CONSTRAINT task_reservation_prange_drange_excl EXCLUDE USING gist (prange WITH &&, drange WITH &&);
+
+ALTER TABLE ONLY task_type_left
+    ADD CONSTRAINT task_type_left_pkey PRIMARY KEY (task_type);
 
 ALTER TABLE ONLY token_embeddings
     ADD CONSTRAINT token_embeddings_pkey PRIMARY KEY (document_id, token_idx);

@@ -94,8 +94,9 @@ pub(crate) fn front_matter(text: &str) -> usize {
     let Some((mut end, "---")) = lines.next() else { return 0 };
     for (index, (length, line)) in lines.enumerate() {
         let is_last = matches!(line, "---" | "...");
-        // Behind blank lines, it may as well be a rule above a title.
-        if index == 0 && (is_last || line.is_empty() || (blank > 0 && !is_key(line))) {
+        // Behind blank lines, it may as well be a rule above a title or a section.
+        let fits = blank == 0 || is_last || if index == 0 { is_key(line) } else { is_of_metadata(line) };
+        if !fits || (index == 0 && (is_last || line.is_empty())) {
             return 0;
         }
         end += length;
@@ -115,7 +116,12 @@ fn is_metadata(text: &str, rule: Option<usize>, heading: &Range<usize>) -> bool 
         && above.matches('\n').count() == 1
         && lines.next_back() == Some("---")
         && lines.next().is_some_and(is_key)
-        && lines.all(|line| line.starts_with([' ', '\t']) || line.contains(": ") || line.trim_end().ends_with(':'))
+        && lines.all(is_of_metadata)
+}
+
+/// Whether a line may stand in metadata below the first one.
+fn is_of_metadata(line: &str) -> bool {
+    line.starts_with([' ', '\t']) || line.starts_with("- ") || line.contains(": ") || line.trim_end().ends_with(':')
 }
 
 /// Whether a line is the name of a value, with the value or above it.
@@ -154,6 +160,9 @@ mod tests {
         let notes = "# A\n---\ntitle: x\ndate created: 2026-03-04\naliases:\n  [y, z]\n---\n# B\n";
         assert_eq!(titles(notes), ["A", "B"]);
         assert_eq!(titles("\n---\ntitle: x\n---\n# A\n"), ["A"]);
+        assert_eq!(titles("\n---\ntags:\n- x\ntitle: y\n---\n# A\n"), ["A"]);
+        let chapters = "\n---\nStatus: draft\n\n# Chapter 1\n\nx\n\n---\n\n# Chapter 2\n";
+        assert_eq!(titles(chapters), ["Chapter 1", "Chapter 2"]);
         for (text, title) in [
             ("x\n\n---\nA title\n---\n", "A title"),
             ("x\n\n---\nChapter 1: Ducks\n---\n", "Chapter 1: Ducks"),

@@ -20,7 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    pin::pin,
+    pin::{Pin, pin},
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -273,18 +273,25 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
         kept: Duration::from_secs_f64(settings.batch_keep_days * 86_400.0),
     };
     let mut keeper = Keeper::new(backend.pool.clone(), keeper);
-    // The model is read while the answers of providers are kept. Neither ends the other, because a provider may just be told of a batch.
-    let begun = begin(&mut keeper, run.once, settings.worker_lease);
+    let stopping = keeper.stopping();
+    // The model is read while the answers of providers are kept. A provider that is just being told of a batch answers even if the worker is to stop.
+    let beginning = async {
+        tokio::select! {
+            begun = begin(&mut keeper, run.once, settings.worker_lease, &stopping) => begun,
+            () = late(&stopping) => Ok(false),
+        }
+    };
     let loading = async {
         tokio::select! {
             biased;
-            () = stop.as_mut() => None,
+            () = stopping.cancelled() => None,
             loaded = load_embedders(&settings) => Some(loaded),
         }
     };
-    let (begun, loaded) = tokio::join!(begun, loading);
+    let both = async { tokio::join!(beginning, loading) };
+    let (begun, loaded) = stopped_by(stop.as_mut(), &stopping, both).await;
     let has_answers = begun.map_err(|error| CliError::Other(error.to_string()))?;
-    let Some(loaded) = loaded else {
+    let Some(loaded) = loaded.filter(|_| !stopping.is_cancelled()) else {
         backend.stop().await;
         return Ok(ExitCode::SUCCESS);
     };
@@ -296,23 +303,45 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
     let together = Together::new(&role, tools.clone());
     if run.once {
         // The worker ends as soon as it finds nothing to do.
-        if has_answers {
-            together.apply().await;
+        let first = async {
+            if has_answers {
+                together.apply().await;
+            }
+            together.ask().await;
+        };
+        let first = async {
+            tokio::select! {
+                () = first => {}
+                () = stopping.cancelled() => {}
+            }
+        };
+        stopped_by(stop.as_mut(), &stopping, first).await;
+        if stopping.is_cancelled() {
+            tokio::select! {
+                () = together.stop() => {}
+                () = late(&stopping) => {}
+            }
+            backend.stop().await;
+            return Ok(ExitCode::SUCCESS);
         }
-        together.ask().await;
     }
     let mut worker = RunningWorker::start(role, tools, backend.options.clone()).await.map_err(AppError::from)?;
-    let stopping = if run.once { CancellationToken::new() } else { keeper.stopping() };
     let working = async {
         let ended = tokio::select! {
-            () = stop => Ok(()),
+            () = stop.as_mut() => {
+                stopping.cancel();
+                Ok(())
+            }
             end = worker.wait() => match end {
                 WorkerEnd::Failed(reason) => Err(CliError::Other(format!("the worker failed: {reason}"))),
                 _ => Ok(()),
             },
             () = stopping.cancelled() => Ok(()),
         };
-        stopping.cancel();
+        // What was asked for once is submitted when the worker has ended.
+        if !run.once {
+            stopping.cancel();
+        }
         // What takes longer is left: answers to the next worker, and what was claimed to its lease.
         let _ = tokio::time::timeout(DRAIN, together.stop()).await;
         // A second signal means that nobody wants to wait, so whatever still runs is given back.
@@ -333,12 +362,20 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
     };
     let (ended, kept) = tokio::join!(working, keeping);
     let ended = ended.and(kept.map_err(|error| CliError::Other(error.to_string())));
-    let ended = match (ended, run.once) {
-        (Ok(()), true) => match keeper.pass(true).await {
-            Ok(_) => keeper.problem().map_or(Ok(()), |problem| Err(CliError::Other(problem.to_owned()))),
-            Err(error) => Err(CliError::Other(error.to_string())),
-        },
-        (ended, _) => ended,
+    let ended = match ended {
+        Ok(()) if run.once && !stopping.is_cancelled() => {
+            let last = async {
+                tokio::select! {
+                    passed = keeper.pass(true) => passed.map(|_| ()),
+                    () = late(&stopping) => Ok(()),
+                }
+            };
+            match stopped_by(stop.as_mut(), &stopping, last).await {
+                Ok(()) => keeper.problem().map_or(Ok(()), |problem| Err(CliError::Other(problem.to_owned()))),
+                Err(error) => Err(CliError::Other(error.to_string())),
+            }
+        }
+        ended => ended,
     };
     backend.stop().await;
     ended.map(|()| ExitCode::SUCCESS)
@@ -346,13 +383,39 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
 
 /// Moves batches on for the first time; returns whether any has ended now. A worker that was killed a moment ago may still seem to have the right to do
 /// so. What that one left of earlier batches may be what killed it, so these answers are applied by tasks of their own, whose lost leases count.
-async fn begin(keeper: &mut Keeper, hurry: bool, lease: Duration) -> Result<bool, KeeperError> {
+async fn begin(
+    keeper: &mut Keeper,
+    hurry: bool,
+    lease: Duration,
+    stopping: &CancellationToken,
+) -> Result<bool, KeeperError> {
     let begun = Instant::now();
-    loop {
+    while !stopping.is_cancelled() {
         match keeper.pass(hurry).await {
-            Err(KeeperError::Another) if begun.elapsed() < lease => tokio::time::sleep(LOOK / 5).await,
+            Err(KeeperError::Another) if begun.elapsed() < lease => tokio::select! {
+                () = tokio::time::sleep(LOOK / 5) => {}
+                () = stopping.cancelled() => {}
+            },
             ended => return ended,
         }
+    }
+    Ok(false)
+}
+
+/// Does work that ends soon after `stopping` is cancelled, which `stop` does.
+async fn stopped_by<T>(
+    stop: Pin<&mut impl Future<Output = ()>>,
+    stopping: &CancellationToken,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        () = stop => {
+            stopping.cancel();
+            work.await
+        }
+        done = work.as_mut() => done,
     }
 }
 

@@ -91,7 +91,8 @@ async fn look(console: &Console, viewer: &Viewer, seen: &mut Option<Seen>) -> Re
     let last = seen.unwrap_or(Seen { event, attempt, told_attempt: attempt });
     let audience = Audience { readable: viewer.caller.readable(), principal: viewer.caller.principal_id() };
     let after_event = last.event.max(event - NEWEST);
-    let is_told = event > last.event && event_feed::has_news(&mut conn, &audience, after_event, event).await.or_fail()?;
+    let is_told =
+        event > last.event && event_feed::has_news(&mut conn, &audience, after_event, event).await.or_fail()?;
     let after_attempt = last.told_attempt.max(last.attempt - NEWEST);
     let went_on = !is_told
         && last.attempt > last.told_attempt

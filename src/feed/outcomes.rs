@@ -113,7 +113,13 @@ pub(super) async fn again(service: &Service, broker: &Broker, receipt: &Receipt,
         Some(id) => bulk::follow(&mut *service.pool.acquire().await?, receipt, id).await?,
         None => None,
     };
-    let end = end.map(|end| (word(Some(end.kind.0)), facts(&end.data)));
+    let end = end.map(|end| {
+        let (kind, mut told) = (end.kind.0, facts(&end.data));
+        if kind == EventKind::DocumentDeleted {
+            told.insert("detail".to_owned(), json!("the file was deleted meanwhile"));
+        }
+        (word(Some(kind)), told)
+    });
     for (word, mut told) in std::iter::once((known.outcome.as_str(), Map::new())).chain(end) {
         told.extend([
             ("v".to_owned(), json!(1)),

@@ -227,15 +227,17 @@ impl Group {
             return Ok(group);
         }
         // Other rules may need the types of all classes.
-        let is_alone = |classes: &Classes| {
-            let reads = |(rule, _): &(Rule, String)| match rule.step {
-                // A class may be above another one by such a rule alone, and a type that is asserted may follow by one too.
-                Step::Copied { from, to, .. } => [from, to].contains(&classes.of.0) || to == classes.above.0,
-                Step::Joined { first, then } => then == classes.of.0 || (first == classes.of.0 && then == first),
-            };
-            !group.rules.iter().any(reads)
+        let reads = |classes: Classes, rule: Rule| match rule.step {
+            // A class may be above another one by such a rule alone, and a type that is asserted may follow by one too.
+            Step::Copied { from, to, .. } => [from, to].contains(&classes.of.0) || to == classes.above.0,
+            Step::Joined { first, then } => then == classes.of.0 || (first == classes.of.0 && then == first),
         };
-        let classes = classes.filter(is_alone);
+        let zones_of_readers = |classes: Classes| -> BTreeSet<DocumentId> {
+            let rules = group.rules.iter().filter(|(rule, _)| reads(classes, *rule));
+            rules.map(|(rule, _)| DocumentId(rule.zone)).collect()
+        };
+        let (alone, readers) = (classes, classes.map(zones_of_readers).unwrap_or_default());
+        let mut classes = alone.filter(|_| readers.is_empty());
         let limit = most.max(1_000).saturating_mul(READ);
         let mut numbers: HashMap<(String, String, Option<String>), usize> = HashMap::new();
         let predicates = group.predicates.clone();
@@ -243,7 +245,16 @@ impl Group {
         let take = |row: AssertedRow| group.take(row, &mut numbers);
         derived::asserted(conn, &predicates, classes, &[], one_more, take).await?;
         if group.facts.len() > limit {
-            let left_out = derived::large_zones(conn, &predicates, classes, one_more - 1).await?;
+            let mut left_out = derived::large_zones(conn, &predicates, classes, one_more - 1).await?;
+            // Whoever may write in one zone alone must not end what follows elsewhere by such a rule.
+            if !readers.is_empty() && !readers.contains(&DocumentId(OPEN)) {
+                let large = derived::large_zones(conn, &predicates, alone, one_more - 1).await?;
+                if left_out.iter().any(|zone| !large.contains(zone)) {
+                    classes = alone;
+                    group.rules.retain(|(rule, _)| !readers.contains(&DocumentId(rule.zone)));
+                    left_out = readers.into_iter().chain(large).collect();
+                }
+            }
             group.forget_facts();
             group.left_out = left_out.iter().map(|zone| zone.0).collect();
             if !group.left_out.contains(&OPEN) {

@@ -130,7 +130,9 @@ async fn load(
     ontology: &Ontology,
     titles: &[String],
 ) -> Result<(), Failure> {
-    // Predicates come before facts, which take the pen: who waits for a predicate of another transaction must not hold what that one waits for.
+    // The zone comes before predicates, as in every import, and these before facts, which take the pen: who waits for another transaction must not
+    // hold what that one waits for.
+    importing::hold(conn, caller, id).await?;
     let described = describe(service, conn, caller, id, ontology).await?;
     let name = format!("ontology-{id}");
     let what = Import { graph: &ontology.facts, titles, parent_id: Some(id.0), name: Some(&name) };

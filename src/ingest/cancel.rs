@@ -51,6 +51,7 @@ pub async fn begin(conn: &mut PgConnection, file: &Place) -> sqlx::Result<Ended>
     store::evidence::record(conn, file.id(), Evidence::Cancelled, &evidence).await?;
     // What it says was true when the file had settled.
     store::evidence::remove(conn, file.id(), Evidence::FailedParts).await?;
+    store::bulk::ended(conn, &[file.id()]).await?;
     store::events::record(conn, EventKind::IngestCancelled, &[file.id()], &json!({"tasks": tasks})).await?;
     count(conn, root_id, failed).await?;
     Ok(ended)

@@ -67,8 +67,8 @@ pub struct End {
     pub data: Json<Value>,
 }
 
-/// Has the end of the ingestion of what a message brought told where this delivery of it says, and returns the end if it is there already. These are two
-/// statements, so that an end that comes in between is told one way or the other.
+/// Has the end of the ingestion of what a message brought told where this delivery of it says, and returns the end if it is there already; the end of what
+/// was deleted meanwhile is the delete. These are two statements, so that an end that comes in between is told one way or the other.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn follow(conn: &mut PgConnection, receipt: &Receipt, document_id: DocumentId) -> sqlx::Result<Option<End>> {
     sqlx::query(
@@ -84,19 +84,20 @@ pub async fn follow(conn: &mut PgConnection, receipt: &Receipt, document_id: Doc
     .execute(&mut *conn)
     .await?;
     sqlx::query_as(concat!(
-        "SELECT CASE WHEN d.settled = 'settled' THEN $2::text WHEN c.is_cancelled THEN $3::text ELSE $4::text END AS kind,
-                CASE WHEN d.settled = 'settled' OR c.is_cancelled THEN '{}' ELSE last.reason END AS data
-           FROM documents d CROSS JOIN LATERAL ",
+        "SELECT CASE WHEN d.id IS NULL THEN $6::text WHEN d.settled = 'settled' THEN $2::text WHEN c.is_cancelled THEN $3::text ELSE $4::text END AS kind,
+                CASE WHEN d.id IS NULL OR d.settled = 'settled' OR c.is_cancelled THEN '{}' ELSE last.reason END AS data
+           FROM (SELECT $1::bigint AS id) brought LEFT JOIN documents d ON d.id = brought.id CROSS JOIN LATERAL ",
         last_failure!(),
         " last CROSS JOIN LATERAL (
                 SELECT EXISTS (SELECT 1 FROM node_evidence e WHERE e.document_id = d.id AND e.name = $5) AS is_cancelled) c
-          WHERE d.id = $1 AND d.settled <> 'in_flight'"
+          WHERE d.id IS NULL OR d.settled <> 'in_flight'"
     ))
     .bind(document_id)
     .bind(EventKind::IngestSettled.as_str())
     .bind(EventKind::IngestCancelled.as_str())
     .bind(EventKind::IngestFailed.as_str())
     .bind(Evidence::Cancelled.as_str())
+    .bind(EventKind::DocumentDeleted.as_str())
     .fetch_optional(conn)
     .await
 }
@@ -129,6 +130,19 @@ pub async fn record(
     .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// Records that the ingestion of these documents has ended, in the transaction that records the event of it, so that a later delete is not told as
+/// another end.
+pub async fn ended(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE bulk_message SET has_ended = true
+          WHERE document_id = ANY($1) AND outcome = 'accepted' AND NOT has_ended",
+    )
+    .bind(documents)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// Records that a message was given up, and tells of it. What was stored under the same id before stays as it is.

@@ -383,7 +383,7 @@ pub async fn delete_subtrees(conn: &mut PgConnection, roots: &[Place]) -> sqlx::
         "WITH gone AS (DELETE FROM documents WHERE id = ANY($1) OR path && $1 RETURNING id, settled, guard),
               untold AS (
                   INSERT INTO bulk_gone (document_id, message_id, sha256, outcome, has_ended, reply_to, correlation_id)
-                  SELECT m.document_id, m.message_id, m.sha256, m.outcome, g.settled <> 'in_flight', m.reply_to, m.correlation_id
+                  SELECT m.document_id, m.message_id, m.sha256, m.outcome, m.has_ended OR g.settled <> 'in_flight', m.reply_to, m.correlation_id
                     FROM gone g CROSS JOIN LATERAL (SELECT b.* FROM bulk_message b WHERE b.document_id = g.id OFFSET 0) m)
          SELECT id, settled, guard <> -1 FROM gone",
     )

@@ -140,6 +140,8 @@ pub(super) async fn deleted(conn: &mut PgConnection, tops: &[DocumentId]) -> sql
 /// Records that files have settled, after a warning for each evidence that their readers should know.
 pub async fn settled(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<()> {
     warnings(conn, roots).await?;
+    let files: Vec<DocumentId> = roots.iter().map(|root_id| root_id.document()).collect();
+    super::bulk::ended(conn, &files).await?;
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
          SELECT d.id, d.id, d.path, d.guard, $2, jsonb_build_object('nodes', f.total, 'nodes_failed', f.failed,
@@ -205,7 +207,10 @@ pub async fn warnings(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0, root.id = root_id.0))]
 pub async fn failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId) -> sqlx::Result<()> {
     match id == root_id.document() {
-        true => told_failed(conn, id, root_id, EventKind::IngestFailed).await,
+        true => {
+            super::bulk::ended(conn, &[id]).await?;
+            told_failed(conn, id, root_id, EventKind::IngestFailed).await
+        }
         false => part_failed(conn, id, root_id).await,
     }
 }

@@ -76,6 +76,9 @@ impl Parking {
 /// The tasks by which a text is found as it is now. In a batch, another task of the text would keep them waiting for up to a day.
 pub const SEARCHED: [&str; 3] = ["embed", "embed:titles", "reembed"];
 
+/// How many tasks give way to these in one transaction.
+const GIVING_WAY: i64 = 1_000;
+
 /// What became of a task that was to wait for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parked {
@@ -325,6 +328,27 @@ pub async fn leave_of(conn: &mut PgConnection, documents: &[i64]) -> sqlx::Resul
     .fetch_all(&mut *conn)
     .await?;
     put_back(conn, &tasks).await
+}
+
+/// Takes tasks out of their batches that keep one of the [`SEARCHED`] of the same document waiting: that one was queued while the other entered its batch,
+/// and neither saw the other. Returns how many.
+pub async fn give_way(conn: &mut PgConnection) -> sqlx::Result<usize> {
+    if !any(conn).await? {
+        return Ok(0);
+    }
+    // A task of another document may enter its batch again before the one that waits, so it stays.
+    let tasks: Vec<TaskId> = sqlx::query_scalar(
+        "SELECT DISTINCT b.id FROM task_queue t JOIN task_queue b ON b.id = t.parked_on AND b.scope_document_id = t.scope_document_id
+          WHERE t.parked_on > 0 AND t.task_type = ANY($1) AND b.batch_id IS NOT NULL
+            AND NOT EXISTS (SELECT 1 FROM paused_task_type p WHERE p.task_type = t.task_type)
+          ORDER BY b.id LIMIT $2",
+    )
+    .bind(&SEARCHED[..])
+    .bind(GIVING_WAY)
+    .fetch_all(&mut *conn)
+    .await?;
+    put_back(conn, &tasks).await?;
+    Ok(tasks.len())
 }
 
 /// Whether any task is in a batch, as hardly ever.

@@ -158,8 +158,9 @@ pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(Strin
 }
 
 /// Task types that no living worker can run, each with the number of tasks and the seconds that the oldest has waited: among tasks that a worker put
-/// off for that reason, and, while any worker lives, among those that have been ready for a minute, because nobody has a slot in their lane. Steps
-/// through the index from type to type, and examines [`COUNTED`] tasks that were put off, and as many of each such type.
+/// off for that reason, and, while any worker lives, among those that have been ready for a minute, because nobody has a slot in their lane. A worker that
+/// could run a type keeps it from being reported for a minute after its end, because another one may be about to take its place. Steps through the index
+/// from type to type, and examines [`COUNTED`] tasks that were put off, and as many of each such type.
 pub async fn unserved_types(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
     sqlx::query_as(
         "WITH RECURSIVE type(name) AS (
@@ -167,16 +168,20 @@ pub async fn unserved_types(conn: &mut PgConnection) -> sqlx::Result<Vec<(String
              UNION ALL
              SELECT next.task_type FROM type CROSS JOIN LATERAL (
                  SELECT task_type FROM task_queue WHERE NOT final AND task_type > type.name ORDER BY task_type LIMIT 1) next),
+         served(name) AS (
+             SELECT task_type FROM task_type_left WHERE left_at > clock_timestamp() - interval '1 minute'
+             UNION
+             SELECT unnest(task_types) FROM workers WHERE beat_at > clock_timestamp() - lease - interval '1 minute'),
          waiting AS (
              SELECT t.task_type, t.created_at
                FROM (SELECT task_type, created_at FROM task_queue
                       WHERE retry_after IS NOT NULL AND NOT final AND NOT ready AND parked_on IS NULL AND claim_token IS NULL LIMIT $1) t
-              WHERE NOT EXISTS (SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND t.task_type = ANY(w.task_types))
+              WHERE t.task_type <> ALL (ARRAY(SELECT name FROM served))
              UNION ALL
              SELECT type.name, t.created_at
                FROM type CROSS JOIN fleet f CROSS JOIN LATERAL (
                     SELECT q.ready, q.created_at FROM task_queue q WHERE NOT q.final AND q.task_type = type.name ORDER BY q.created_at LIMIT $1) t
-              WHERE f.workers > 0 AND type.name <> ALL (f.task_types) AND NOT EXISTS (SELECT 1 FROM paused_task_type p WHERE p.task_type = type.name)
+              WHERE f.workers > 0 AND type.name <> ALL (ARRAY(SELECT name FROM served)) AND NOT EXISTS (SELECT 1 FROM paused_task_type p WHERE p.task_type = type.name)
                 AND t.ready AND t.created_at < clock_timestamp() - interval '1 minute')
          SELECT task_type, count(*), extract(epoch FROM clock_timestamp() - min(created_at))::float8 FROM waiting GROUP BY 1 ORDER BY 1",
     )

@@ -52,16 +52,23 @@ pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value)
     .map(|_| ())
 }
 
-/// Signs a worker off.
+/// Signs a worker off, and records when each of its task types was last served.
 pub async fn remove(conn: &mut PgConnection, worker_id: &str, boot_nonce: Uuid) -> sqlx::Result<()> {
-    let gone = sqlx::query("DELETE FROM workers WHERE worker_id = $1 AND boot_nonce = $2")
-        .bind(worker_id)
-        .bind(boot_nonce)
-        .execute(&mut *conn)
-        .await?;
-    match gone.rows_affected() {
-        0 => Ok(()),
-        _ => super::events::worker_signed_off(conn, worker_id).await,
+    let is_gone: bool = sqlx::query_scalar(
+        "WITH gone AS (DELETE FROM workers WHERE worker_id = $1 AND boot_nonce = $2 RETURNING task_types),
+         served AS (
+             INSERT INTO task_type_left (task_type, left_at)
+             SELECT name, clock_timestamp() FROM (SELECT DISTINCT unnest(task_types) AS name FROM gone) types ORDER BY name
+             ON CONFLICT (task_type) DO UPDATE SET left_at = excluded.left_at)
+         SELECT EXISTS (SELECT 1 FROM gone)",
+    )
+    .bind(worker_id)
+    .bind(boot_nonce)
+    .fetch_one(&mut *conn)
+    .await?;
+    match is_gone {
+        true => super::events::worker_signed_off(conn, worker_id).await,
+        false => Ok(()),
     }
 }
 

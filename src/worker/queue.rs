@@ -219,6 +219,7 @@ impl PgQueue {
         tx.commit().await?;
         let count = reaped.again.len() + reaped.to_end.len();
         self.end(&reaped.to_end).await?;
+        store::llm_batches::give_way(&mut *self.pool.acquire().await?).await?;
         unserved::log(&self.pool, self.unserved_every).await?;
         self.purge().await?;
         Ok(count as u64)

@@ -290,7 +290,7 @@ async fn delete_takes_every_row_and_byte() {
     let all: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
     assert_eq!(left, all, "something of the deleted file is left");
     app.client.delete_document(DocumentPath { id: kept }).await.unwrap();
-    // The queue and the index keep these: terms and tombstones until compaction, workers and how long they took, the ledger, the name of the store, the
+    // The queue and the index keep these: terms and tombstones until compaction, workers, what they served and how long they took, the ledger, the name of the store, the
     // count of changes of access, and which objects of an object store go later. What happened is told later.
     let own = [
         "_sqlx_migrations",
@@ -302,6 +302,7 @@ async fn delete_takes_every_row_and_byte() {
         "schema_functions",
         "knowledge_clock",
         "process_timings",
+        "task_type_left",
         "upkeep_turn",
         "workers",
         "search_indexes",

@@ -400,14 +400,17 @@ async fn what_another_text_states_in_its_own_place_outlives_a_second_load() {
     app.end().await;
 }
 
+/// Makes a predicate of the zoo, as another import does.
+const MADE: &str =
+    "INSERT INTO predicates (namespace, name, iri, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive,
+            is_irreflexive, sub_property_of, disjoint_with, is_declared)
+     VALUES ('ex', 'eats', 'http://example.org/eats', false, false, false, false, false, false, '{}', '{}', false)";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_waits_for_a_predicate_holds_up_nobody_who_writes_facts() {
     let app = idle().await;
     let mut other = app.pool.begin().await.unwrap();
-    let made = "INSERT INTO predicates (namespace, name, iri, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive,
-                       is_irreflexive, sub_property_of, disjoint_with, is_declared)
-                VALUES ('ex', 'eats', 'http://example.org/eats', false, false, false, false, false, false, '{}', '{}', false)";
-    sqlx::query(made).execute(&mut *other).await.unwrap();
+    sqlx::query(MADE).execute(&mut *other).await.unwrap();
     let loading = tokio::spawn({
         let client = app.client.clone();
         async move { load(&client, OntologyQuery::default(), ZOO).await }
@@ -415,6 +418,24 @@ async fn a_load_that_waits_for_a_predicate_holds_up_nobody_who_writes_facts() {
     until_a_statement_waits(&app.pool).await;
     let pen = "SELECT at FROM knowledge_clock FOR UPDATE NOWAIT";
     sqlx::query(pen).execute(&mut *other).await.expect("the load does not have the pen");
+    other.commit().await.unwrap();
+    assert_eq!(loading.await.unwrap().unwrap().predicates, 2);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_that_waits_for_another_import_holds_no_predicate() {
+    let app = idle().await;
+    let mut other = app.pool.begin().await.unwrap();
+    let zone = "SELECT pg_advisory_xact_lock(hashtextextended('graph_nodes', 0))";
+    sqlx::query(zone).execute(&mut *other).await.unwrap();
+    let loading = tokio::spawn({
+        let client = app.client.clone();
+        async move { load(&client, OntologyQuery::default(), ZOO).await }
+    });
+    until_a_statement_waits(&app.pool).await;
+    sqlx::query("SET LOCAL lock_timeout = '500ms'").execute(&mut *other).await.unwrap();
+    sqlx::query(MADE).execute(&mut *other).await.expect("the load has made no predicate");
     other.commit().await.unwrap();
     assert_eq!(loading.await.unwrap().unwrap().predicates, 2);
     app.end().await;

@@ -123,6 +123,45 @@ async fn health_is_not_ok_where_those_that_are_left_of_the_fleet_run_no_such_tas
 }
 
 #[tokio::test]
+async fn a_task_type_lacks_a_worker_a_minute_after_the_last_one_that_could_run_it_is_gone() {
+    let app = idle().await;
+    let of_type = |id: &str, task_type: &str| WorkerRow { task_types: vec![task_type.to_owned()], ..worker_row(id) };
+    let (batches, worker) = (of_type("batches", "summarize:llm"), of_type("worker", "probe"));
+    let beat = async |row: &WorkerRow| {
+        workers::beat(&mut app.pool.acquire().await.unwrap(), row, &json!({})).await.unwrap();
+    };
+    beat(&batches).await;
+    beat(&worker).await;
+    let probe = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    // There is always a backlog.
+    sqlx::query("UPDATE task_queue SET task_type = 'probe', created_at = now() - interval '1 hour' WHERE id = $1")
+        .bind(probe)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let status = async || {
+        app.sampled().await;
+        app.client.read_health().await.unwrap().status
+    };
+    let execute = async |statement: &'static str| {
+        sqlx::query(statement).execute(&app.pool).await.unwrap();
+    };
+    assert_eq!(status().await, HealthStatus::Ok);
+    workers::remove(&mut app.pool.acquire().await.unwrap(), "worker", worker.boot_nonce).await.unwrap();
+    assert_eq!(status().await, HealthStatus::Ok, "another one is about to take its place");
+    execute("UPDATE task_type_left SET left_at = left_at - interval '1 minute'").await;
+    assert_eq!(status().await, HealthStatus::Degraded);
+    // The same of one that was killed.
+    beat(&worker).await;
+    execute("UPDATE workers SET beat_at = now() - lease - interval '1 second' WHERE worker_id = 'worker'").await;
+    assert_eq!(status().await, HealthStatus::Ok);
+    execute("UPDATE workers SET beat_at = beat_at - interval '1 minute' WHERE worker_id = 'worker'").await;
+    assert_eq!(status().await, HealthStatus::Degraded);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
 async fn only_the_owner_is_told_why() {
     let app = TestApp::start().await;
     let ready = async |token: Option<&str>| {

@@ -348,7 +348,7 @@ async fn a_stale_token_never_changes_a_row() {
     let root = node(&app, None).await;
     let id = task(&app, &root, WriteMode::Itself, 0, None).await;
     let stale = claim(&app, 1).await.remove(0);
-    sqlx::query("UPDATE task_queue SET lease_until = now() - interval '1 hour', heartbeat_at = now() - interval '1 hour' WHERE id = $1")
+    sqlx::query("UPDATE task_queue SET lease_until = now() - interval '1 hour' WHERE id = $1")
         .bind(id)
         .execute(&app.pool)
         .await

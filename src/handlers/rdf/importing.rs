@@ -131,6 +131,15 @@ pub async fn import(
     Ok(Imported { answer, nodes: nodes.ids, facts })
 }
 
+/// Takes the locks that an import under a document begins with. Whoever writes predicates before it imports calls this first, because other imports
+/// have these locks when they wait for a predicate.
+pub async fn hold(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<(), Failure> {
+    parent::lock(conn, caller, id, 0).await?;
+    let guards = write::lock_ends(conn, &caller.readable(), &[id]).await.or_fail()?;
+    let zone = guards.first().map_or(DocumentId(0), |(_, guard)| *guard);
+    graph_nodes::hold_zone(conn, zone).await.or_fail()
+}
+
 /// A node as an error names it.
 fn shown(graph: &Graph, node: usize) -> String {
     match &graph.nodes[node] {

@@ -39,6 +39,8 @@ const TEMPLATES_BYTES: usize = 16 << 20;
 const VALUES_BYTES: usize = 8 << 20;
 /// How many bytes of texts are compared with parts that were changed since they were cut from them.
 const COMPARED_BYTES: usize = 64 << 20;
+/// The length from which a line is hardly in a text by chance.
+const LONG_LINE: usize = 40;
 /// How many documents under one are read for its text.
 const PARTS: usize = 5_000;
 /// Rows of a page of what is under a document.
@@ -353,11 +355,17 @@ async fn cut(service: &Service, page: &[DocumentResponse]) -> Result<HashSet<Doc
 /// Whether a text has each line of another one, as a table has the lines of its chunks, of which each begins with the table's header.
 fn has_lines_of(text: &str, other: &str) -> bool {
     let mut lines: HashSet<&str> = other.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let all = lines.len();
     for line in text.lines() {
         lines.remove(line.trim());
     }
-    // A chunk may begin and end within a line.
-    lines.len() <= 2 && lines.into_iter().all(|line| text.contains(line))
+    let has_others = lines.len() < all;
+    // A chunk may begin and end within a line. The letters of a short line stand anywhere by chance.
+    let is_cut = |line: &str| match line.len() >= LONG_LINE {
+        true => text.contains(line),
+        false => has_others && text.lines().map(str::trim).any(|own| own.starts_with(line) || own.ends_with(line)),
+    };
+    lines.len() <= 2 && lines.into_iter().all(is_cut)
 }
 
 /// A document as a template sees it. Its text is its own, or that of all under it, each text once.

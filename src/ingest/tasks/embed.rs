@@ -242,6 +242,8 @@ async fn leave_out_changed(
     let changed: Vec<DocumentId> = seen.iter().map(|(id, _)| *id).filter(|id| !unchanged.contains(id)).collect();
     for place in store::batch::places(tx.conn(), &changed).await.classified()? {
         let queueing = Queueing::of_file(place.id().as_root(), &tools.settings.task_badges);
+        // What waits in a batch of a provider would keep the new task waiting for up to a day.
+        store::llm_batches::leave(tx.conn(), &place, WriteMode::Itself).await.classified()?;
         queueing.add(tx.conn(), &place, Work::of(&EMBED).write_mode(WriteMode::Itself)).await.classified()?;
     }
     Ok(unchanged)

@@ -11,7 +11,7 @@ use svc::{
     store::{
         advisory::AdvisoryLock,
         bulk::{self, Receipt},
-        event_feed, transaction,
+        event_feed, events, transaction,
     },
 };
 use svc_client::{
@@ -126,6 +126,42 @@ async fn what_a_message_brought_is_told_to_its_end_though_it_is_deleted_before()
     assert_eq!(count(&app.pool, "bulk_gone").await, 2);
     bulk::sweep(&mut conn, Duration::ZERO).await.unwrap();
     assert_eq!(count(&app.pool, "bulk_gone").await, 0);
+    drop(conn);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_that_settled_and_is_deleted_while_an_edit_has_it_in_flight_has_one_end() {
+    let app = idle().await;
+    let uploader = answering(&app, "producer", "broker-user").await;
+    let new = Json(document("Done", "Text."));
+    let id = app.client.create_document(WaitQuery::default(), new).await.unwrap().document.id;
+    let mut conn = app.pool.acquire().await.unwrap();
+    let message = receipt("done", Some(uploader.id));
+    assert!(bulk::record(&mut conn, &message, DocumentId(id), "sha256:00", true).await.unwrap());
+    events::settled(&mut conn, &[DocumentId(id).as_root()]).await.unwrap();
+    sqlx::query("UPDATE documents SET settled = 'in_flight' WHERE id = $1").bind(id).execute(&mut *conn).await.unwrap();
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
+    while event_feed::number(&mut conn).await.unwrap() > 0 {}
+    let told = bulk::untold(&mut conn, 100).await.unwrap();
+    let told: Vec<&str> = told.iter().filter_map(|event| Some(event.kind.as_ref()?.0.as_str())).collect();
+    assert_eq!(told, ["ingest.settled"]);
+    drop(conn);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_message_that_comes_again_while_its_file_is_deleted_has_an_end() {
+    let app = idle().await;
+    let uploader = answering(&app, "producer", "broker-user").await;
+    let id = app.upload_bytes("a.md", "# A\n\nText.").await.unwrap().document_id;
+    let mut conn = app.pool.acquire().await.unwrap();
+    let message = receipt("one", Some(uploader.id));
+    assert!(bulk::record(&mut conn, &message, DocumentId(id), "sha256:00", true).await.unwrap());
+    assert!(bulk::follow(&mut conn, &message, DocumentId(id)).await.unwrap().is_none(), "its end is told later");
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
+    let end = bulk::follow(&mut conn, &message, DocumentId(id)).await.unwrap().unwrap();
+    assert_eq!(end.kind.0, EventKind::DocumentDeleted);
     drop(conn);
     app.end().await;
 }

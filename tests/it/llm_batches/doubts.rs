@@ -1,12 +1,13 @@
 //! Batches of a provider that cannot be asked whether it has them, and workers that end while they send one.
 use super::{
-    app, batches, effective, finished, going_on,
+    app, batches, command, effective, finished, going_on,
     keeper::{cut_off, keeper},
-    tasks,
+    run_arguments, tasks,
     together::{batching, files, together},
     waiting,
 };
 use crate::{
+    crash::Process,
     summarize::{section, upload},
     support::{
         TestApp,
@@ -16,7 +17,11 @@ use crate::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use svc::llm_batches::KeeperError;
+use std::process::Stdio;
+use svc::{
+    llm_batches::{KeeperError, ProviderName},
+    store::llm_batches::lead,
+};
 use svc_client::wire::{LlmBatchOutcome, LlmBatchState, Settled, TaskStatus};
 
 /// What becomes of the calls of a provider if this becomes of each submission.
@@ -125,5 +130,28 @@ async fn a_worker_that_is_asked_to_stop_while_it_sends_a_batch_records_what_the_
     assert_eq!(finished(&app, &provider, "anthropic", &[], file).await, Settled::Settled);
     assert_eq!(provider.batches().len(), 1, "nothing is paid again");
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_waits_for_the_right_to_move_batches_stops_when_it_is_asked_to() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    let right = lead(&app.pool, ProviderName::Anthropic as i64).await.unwrap().unwrap();
+    let begun: chrono::DateTime<chrono::Utc> =
+        sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&app.pool).await.unwrap();
+    let mut command = command(&app, &run_arguments(&provider, "anthropic"));
+    // The right of a worker that was killed seems to last for as long as a lease.
+    command.env("SVC_WORKER_LEASE_SECONDS", "60").stdout(Stdio::null()).stderr(Stdio::null());
+    let mut worker = Process(command.spawn().unwrap());
+    let asks = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND backend_start > $1
+                    AND query = 'SELECT pg_try_advisory_lock($1)')";
+    until("the worker to ask for the right", async || {
+        sqlx::query_scalar::<_, bool>(asks).bind(begun).fetch_one(&app.pool).await.unwrap().then_some(())
+    })
+    .await;
+    kill_process(Pid::from_child(&worker.0), Signal::TERM).unwrap();
+    let status = until("its end", async || worker.0.try_wait().unwrap()).await;
+    assert_eq!(status.code(), Some(0), "{status}");
+    drop(right);
     app.end().await;
 }

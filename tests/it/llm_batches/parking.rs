@@ -1,15 +1,22 @@
 //! Tasks that begin to wait for a batch in one transaction.
+use super::{BATCHED, waiting};
 use crate::{
     queue::{app, claim, claimer, node, task},
-    support::TestApp,
+    summarize::{section, upload},
+    support::{TestApp, Wish, until},
 };
+use serde_json::json;
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc::store::{
     llm_batches::{self, BatchCaps, Parked, Parking, Request},
-    locks, transaction,
+    locks, tasks, transaction,
 };
-use svc_actors::{Grant, WriteMode};
+use svc_actors::{Grant, Lane, WriteMode};
+use svc_client::{
+    Json,
+    wire::{DocumentPath, NewBatch, TaskTypePath},
+};
 use svc_ids::DocumentId;
 use uuid::Uuid;
 
@@ -107,6 +114,73 @@ async fn a_text_that_waits_to_be_embedded_goes_before_what_is_asked_of_it() {
         .await
         .unwrap();
     assert_eq!(park(&app, &asked).await, [Parked::Waits]);
+    app.end().await;
+}
+
+/// Claims a task of a lane, while a worker claims others.
+async fn claimed(app: &TestApp, lane: Lane) -> Grant {
+    until("the claim", async || tasks::claim(&app.pool, &claimer("w"), &[(lane, 1)]).await.unwrap().grants.pop()).await
+}
+
+/// Waits until so many tasks of a type have completed.
+async fn completed(app: &TestApp, task_type: &str, count: i64) {
+    until("the tasks", async || {
+        let query = "SELECT count(*) FROM task_queue WHERE task_type = $1 AND status = 'completed'";
+        let done: i64 = sqlx::query_scalar(query).bind(task_type).fetch_one(&app.pool).await.unwrap();
+        (done == count).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn chunks_of_a_section_that_is_closed_while_its_task_enters_a_batch_are_embedded_anew_all_the_same() {
+    let app = super::app().await;
+    upload(&app, &(section("Ovens", "oven", 80) + &section("Volcanoes", "volcano", 80)), json!({})).await;
+    waiting(&app, 2).await;
+    let grant = claimed(&app, Lane::Llm).await;
+    let asked = [parking(&app, &grant).await];
+    let mut tx = transaction::begin(&app.pool).await.unwrap();
+    let caps = BatchCaps { requests: 2, bytes: 1 << 20 };
+    assert_eq!(llm_batches::park(&mut tx, "mock", caps, &asked).await.unwrap(), [Parked::Waits]);
+    app.client.protect_document(DocumentPath { id: grant.document_id.0 }).await.unwrap();
+    tx.commit().await.unwrap();
+    completed(&app, "embed:titles", 1).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_that_changes_while_it_is_embedded_with_others_waits_for_no_batch() {
+    let settings = [BATCHED.as_slice(), &[("SVC_WORKER_REAP_SECONDS", "600")]].concat();
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let embed = || TaskTypePath { task_type: "embed".to_owned() };
+    app.client.pause_task_type(embed()).await.unwrap();
+    let [one, other] = ["herons", "ovens"].map(|subject| json!({"title": subject, "content": "They stand."}));
+    let two: NewBatch = serde_json::from_value(json!({"documents": [one, other]})).unwrap();
+    let second = app.client.create_documents(Json(two)).await.unwrap().documents[1].document_id;
+    // One task embeds both and stands at the first, and the other's own task waits for a provider.
+    task(&app, &(second, Vec::new()), WriteMode::Itself, 0, Some("batch")).await;
+    let grant = claimed(&app, Lane::Io).await;
+    assert_eq!(park(&app, &[parking(&app, &grant).await]).await, [Parked::Waits]);
+    let mut tx = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("UPDATE documents SET updated_at = clock_timestamp() WHERE id = $1")
+        .bind(second)
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    app.client.resume_task_type(embed()).await.unwrap();
+    until("the vectors", async || {
+        let waits: bool = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+                             AND query LIKE '%FROM documents WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE) locked%')",
+        )
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        waits.then_some(())
+    })
+    .await;
+    tx.commit().await.unwrap();
+    completed(&app, "embed", 2).await;
     app.end().await;
 }
 

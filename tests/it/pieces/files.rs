@@ -45,7 +45,10 @@ async fn a_segment_of_files_follows_their_reprocesses_their_titles_and_the_end_o
         for id in ids_under(&app, *file).await {
             until("no task to hold the part", async || match app.client.delete_document(DocumentPath { id }).await {
                 Err(failure) if failure.code == Code::Conflict => None,
-                answer => Some(answer.unwrap()),
+                answer => {
+                    answer.unwrap();
+                    Some(())
+                }
             })
             .await;
         }

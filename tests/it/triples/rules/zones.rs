@@ -108,3 +108,28 @@ async fn a_private_predicate_below_that_of_types_ends_no_rule_elsewhere() {
     assert!(findings.iter().all(|found| found.kind != FindingKind::RulesFailed), "{findings:?}");
     app.end().await;
 }
+
+/// By such an axiom the types of all classes would have to be read.
+#[tokio::test]
+async fn a_private_predicate_below_that_of_types_ends_no_rule_elsewhere_where_many_have_types() {
+    let wish = Wish { no_worker: true, settings: &[("SVC_RULES_MAX_DERIVED", "1")], ..Wish::default() };
+    let app = TestApp::with(wish).await;
+    let one = someone(&app, "one").await;
+    let prefixes = "@prefix ex: <http://example.org/> . @prefix owl: <http://www.w3.org/2002/07/owl#> .
+        @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .";
+    let text = format!("{prefixes}\nex:tom a ex:Cat . ex:Cat rdfs:subClassOf ex:Animal .");
+    app.client.import_turtle(ImportQuery::default(), RdfText { syntax: RdfSyntax::Turtle, text }).await.unwrap();
+    let many =
+        "INSERT INTO triples (zone, subject_id, predicate_id, object_literal, object_datatype, statement, created_at, recorded_at, fact_type)
+         SELECT 0, t.subject_id, t.predicate_id, n::text, 'http://www.w3.org/2001/XMLSchema#string', gen_random_uuid(), take_pen(), take_pen(), 'atemporal'
+           FROM triples t JOIN predicates p ON p.id = t.predicate_id AND p.iri = 'http://www.w3.org/1999/02/22-rdf-syntax-ns#type', generate_series(1, 20001) n";
+    sqlx::query(many).execute(&app.pool).await.unwrap();
+    let said = "<http://example.org/mine> a owl:Ontology . ex:is rdfs:subPropertyOf rdf:type .";
+    let private = OntologyQuery { private: true, ..OntologyQuery::default() };
+    one.client.create_ontology(private, TurtleText(format!("{prefixes}\n{said}"))).await.unwrap();
+    let deriving = Deriving::start(&app);
+    deriving.done(&app).await;
+    let [follows] = <[FactResponse; 1]>::try_from(derived(&app).await).unwrap();
+    assert!(follows.derived_by.as_ref().is_some_and(|rule| rule.starts_with("rule:sub_class_of:")), "{follows:?}");
+    app.end().await;
+}
