@@ -433,10 +433,10 @@ async fn no_summary_has_a_title_that_a_note_lost_while_the_tree_was_stored() {
     let titled = app.create("Old title", "The heron waits in the reeds and spears the fish.", Some(folder)).await.id;
     app.create("Old title", "The heron builds its nest of sticks in the reeds.", Some(folder)).await;
     let mut held = app.pool.begin().await.unwrap();
-    sqlx::query("SELECT FROM search_indexes FOR UPDATE").execute(&mut *held).await.unwrap();
+    sqlx::query("LOCK TABLE document_links IN SHARE MODE").execute(&mut *held).await.unwrap();
     let path = DocumentPath { id: folder };
     let task = app.client.make_raptor(path, WaitQuery::default(), OptionalJson(None)).await.unwrap().task_id;
-    // The task has looked at the notes, and waits for the index.
+    // The task has looked at the notes, and waits to link its summaries to them, which a change of a title does not.
     until_a_statement_waits(&app.pool).await;
     let is_over = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock') > 1
                        OR EXISTS (SELECT FROM documents WHERE id = $1 AND title <> 'Old title')";
