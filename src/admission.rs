@@ -248,7 +248,7 @@ impl Admission {
         self.analyses.take(None, 1).await.map_err(|full| refused(full, "analyses", refusal))
     }
 
-    /// Waits for a slot to move or segment documents, or to change an access root or what an index covers, while which nobody creates documents. Take it before
+    /// Waits for a slot to move or segment documents, or to change an access root or what an index covers; meanwhile nobody creates documents. Take it before
     /// a connection: whoever waits here holds none.
     pub async fn moving(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
         let refusal =

@@ -294,7 +294,7 @@ fn body(message: &Message<'_>, parts: &BTreeSet<u32>, limits: &Limits) -> Result
     let (mut of_text, mut of_page): (BTreeSet<u32>, BTreeSet<u32>) =
         (message.text_body.iter().copied().collect(), message.html_body.iter().copied().collect());
     let lost = parts.difference(&of_text).copied().filter(|id| !of_page.contains(id)).collect::<BTreeSet<u32>>();
-    // Of a text of which one form is lost, the parser counts that one to no form, and another one to all.
+    // If one form of a text is lost, the parser counts it to no form, and counts another one to all.
     let forms = forms(message);
     let broken: BTreeSet<u32> = lost.iter().filter_map(|id| Some(forms.get(id)?.text)).collect();
     let of_form = |id: &u32| forms.get(id).filter(|form| broken.contains(&form.text)).map(|form| (*id, form.id));

@@ -53,7 +53,7 @@ enum News {
 struct Seen {
     event: i64,
     attempt: i64,
-    /// Up to here attempts at tasks were told. It is a look behind, because an attempt may be committed after one with a greater id.
+    /// The attempts at tasks up to this id were told. It is one look behind, because an attempt may be committed after one with a greater id.
     told_attempt: i64,
 }
 

@@ -169,7 +169,7 @@ impl Follow {
     /// Makes sure that the caller may still read, and that a failover has not lost what it has read.
     async fn beat(&mut self) -> Result<(), Failure> {
         self.renew().await?;
-        // It is smaller too before this process has read it.
+        // The number is smaller also while this process has not read the newest one yet.
         if *self.news.borrow() < self.after {
             self.verify(&mut *self.pool.acquire().await.or_fail()?).await?;
         }

@@ -1,7 +1,7 @@
 //! When documents enter the BM25 indexes: what settles is found at once, by its title if it has no text, and a refresh adds nothing.
 use crate::{
     edits::patched,
-    support::{TestApp, Wish, invariants, until, until_a_statement_waits},
+    support::{TestApp, Wish, invariants, until, until_a_statement_like_this_waits, until_a_statement_waits},
 };
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
@@ -100,13 +100,7 @@ async fn keep_terms(pool: &PgPool) -> sqlx::Transaction<'static, sqlx::Postgres>
 
 /// Waits until a statement that interns new terms waits.
 async fn until_terms_wait(pool: &PgPool) {
-    let waits =
-        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
-                                 AND query LIKE 'INSERT INTO search_term_stats%')";
-    until("new terms to wait", async || {
-        sqlx::query_scalar::<_, bool>(waits).fetch_one(pool).await.unwrap().then_some(())
-    })
-    .await;
+    until_a_statement_like_this_waits(pool, "INSERT INTO search_term_stats%").await;
 }
 
 async fn set_title(conn: &mut PgConnection, id: i64, title: &str) {

@@ -489,17 +489,7 @@ async fn a_killed_reindex_is_ended_by_the_next_one() {
         .await
         .unwrap();
     let mover = Process(program(&app, &settings, &["--vectors"]).spawn().unwrap());
-    until("the reindex to wait", async || {
-        let waits: bool = sqlx::query_scalar(
-            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
-                             AND query LIKE 'WITH looked_at%')",
-        )
-        .fetch_one(&app.pool)
-        .await
-        .unwrap();
-        waits.then_some(())
-    })
-    .await;
+    support::until_a_statement_like_this_waits(&app.pool, "WITH looked_at%").await;
     mover.kill();
     holder.rollback().await.unwrap();
     assert_eq!(answers(&app, &roots).await, before);

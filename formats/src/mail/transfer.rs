@@ -65,7 +65,7 @@ pub(super) fn text(message: &Message<'_>, part: &MessagePart<'_>) -> String {
 fn quoted_printable(raw: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(raw.len());
     for line in raw.split_inclusive(|byte| *byte == b'\n') {
-        // White space at the end of a line comes from the way.
+        // A transfer may add white space at the end of a line.
         let mut rest = line.trim_ascii_end();
         let end: &[u8] = match line {
             _ if rest.ends_with(b"=") => {

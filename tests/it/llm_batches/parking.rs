@@ -3,7 +3,7 @@ use super::{BATCHED, waiting};
 use crate::{
     queue::{app, claim, claimer, node, task},
     summarize::{section, upload},
-    support::{TestApp, Wish, until},
+    support::{TestApp, Wish, until, until_a_statement_like_this_waits},
 };
 use serde_json::json;
 use sqlx::PgConnection;
@@ -168,17 +168,8 @@ async fn a_text_that_changes_while_it_is_embedded_with_others_waits_for_no_batch
         .await
         .unwrap();
     app.client.resume_task_type(embed()).await.unwrap();
-    until("the vectors", async || {
-        let waits: bool = sqlx::query_scalar(
-            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
-                             AND query LIKE '%FROM documents WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE) locked%')",
-        )
-        .fetch_one(&app.pool)
-        .await
-        .unwrap();
-        waits.then_some(())
-    })
-    .await;
+    let vectors = "%FROM documents WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE) locked%";
+    until_a_statement_like_this_waits(&app.pool, vectors).await;
     tx.commit().await.unwrap();
     completed(&app, "embed", 2).await;
     app.end().await;

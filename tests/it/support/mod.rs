@@ -377,9 +377,14 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T 
 
 /// Waits until a statement of the service waits for a lock of another one.
 pub async fn until_a_statement_waits(pool: &PgPool) {
-    let waits = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
+    until_a_statement_like_this_waits(pool, "%").await;
+}
+
+/// Waits until a statement that fits the pattern of LIKE waits for a lock of another one.
+pub async fn until_a_statement_like_this_waits(pool: &PgPool, pattern: &str) {
+    let waits = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1)";
     until("a statement to wait for a lock", async || {
-        sqlx::query_scalar::<_, bool>(waits).fetch_one(pool).await.unwrap().then_some(())
+        sqlx::query_scalar::<_, bool>(waits).bind(pattern).fetch_one(pool).await.unwrap().then_some(())
     })
     .await;
 }
