@@ -64,7 +64,7 @@ standby-reads: setup ## Has standbys answer a search after each of many writes, 
 failovers: setup ## Kills a primary and promotes a standby that lacks its last commits, again and again: make failovers RUNS=10.
 	SVC_TEST_FAILOVERS=$(or $(RUNS),10) cargo test --workspace --test it -- failover::lost
 
-large-file: setup ## Moves a large file between database and object store, and prints how much memory that takes: make large-file MIB=1024.
+large-file: setup ## Moves a large file between database and object store, which may take 64 MiB of memory, and prints how much it takes: make large-file MIB=1024.
 	SVC_TEST_LARGE_FILE=$(or $(MIB),1024) cargo test --workspace --test it -- blobs::moving::a_large_file
 
 test-devices: ## Checks that models on ndarray, wgpu (a software Vulkan will do) and, with an NVIDIA processor, cuda give the same outputs; compiles for long.
@@ -106,5 +106,9 @@ fuzz-api: setup ## Fuzzes a service of its own by its contract: make fuzz-api SE
 	$(BUILD)
 	@config/fuzz-api.sh "$(or $(SEED),1)" "$(or $(FUZZ_SECONDS),60)"
 
-clean-cache: ## Removes everything fetched and built; data folders stay.
-	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/target-devices" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models" "$(SVC_CACHE_DIR)/browser" "$(SVC_CACHE_DIR)/inspector" "$(SVC_CACHE_DIR)/broker" "$(SVC_CACHE_DIR)/ocr"
+# Each by its name, because a data folder may be in there too.
+CACHED := target target-devices downloads postgres models browser inspector broker broker.log ocr ocr.log openapi fuzz-api deny zig release \
+	bench peers peers-unstructured peers-graph peers-shapes cargo-fuzz fuzz/target fuzz/install fuzz/seeds setup.lock
+
+clean-cache: ## Removes everything fetched and built; data folders, and what fuzzing has found, stay.
+	rm -rf $(foreach part,$(CACHED),"$(SVC_CACHE_DIR)/$(part)")

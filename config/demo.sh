@@ -28,6 +28,12 @@ finish() {
   fi
   if [ -n "$broker" ]; then
     kill -TERM $(cat "$work/broker/pid" 2>/dev/null) "$broker" 2>/dev/null || true
+    # A broker that is still starting may not heed that, nor have said which process it is; so its whole group is ended.
+    for _ in $(seq 50); do
+      kill -0 "$broker" 2>/dev/null || break
+      sleep 0.2
+    done
+    kill -KILL -- "-$broker" 2>/dev/null || true
     wait "$broker" 2>/dev/null || true
     config/broker.sh end "$broker_port" >/dev/null 2>&1 || true
   fi
@@ -103,11 +109,15 @@ else
   queries=("what to do when the radar gauge fails" "why were the parcels late" "lending a book at the library")
 fi
 
+# What the caller has set is meant for another service: its store would be this one's for good, and its language model costs money.
+for name in ${!SVC_@}; do
+  [ "$name" = SVC_CACHE_DIR ] || unset "$name"
+done
 port=$(free_port)
 SVC_API_TOKEN=$(python3 -c 'import secrets; print(secrets.token_hex(32))')
 console=$(free_port)
-export SVC_API_TOKEN SVC_DATA_DIR=$work/data SVC_LISTEN=127.0.0.1:$port SVC_CONSOLE_LISTEN=127.0.0.1:$console
-export SVC_URL=http://127.0.0.1:$port SVC_DATABASE_URL='' SVC_INGEST_WORKER_ENABLED=true
+export SVC_API_TOKEN SVC_CONFIG=/dev/null SVC_DATA_DIR=$work/data SVC_LISTEN=127.0.0.1:$port SVC_CONSOLE_LISTEN=127.0.0.1:$console
+export SVC_URL=http://127.0.0.1:$port
 
 # It starts beside the service, which connects as soon as it can.
 if config/broker.sh find >/dev/null; then
@@ -123,11 +133,12 @@ while True:
         break
 print(port)')
   mkdir "$work/broker"
+  # With job control it is a group of its own.
+  set -m
   config/broker.sh run "$work/broker" "$broker_port" </dev/null >"$work/broker.log" 2>&1 &
   broker=$!
+  set +m
   export SVC_AMQP_URL=amqp://guest:guest@127.0.0.1:$broker_port/%2f
-else
-  export SVC_AMQP_URL=''
 fi
 
 title "Starting the service with a database of its own"

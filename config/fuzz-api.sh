@@ -101,4 +101,4 @@ import sys, urllib.request
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 opener.open(sys.argv[1] + "/ready", timeout=60)
 PYTHON
-! grep -E 'panicked| ERROR ' "$work/service.log" >&2
+if grep -E 'panicked| ERROR ' "$work/service.log" >&2; then exit 1; fi

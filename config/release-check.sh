@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks a release, given as a folder or a tarball, and builds nothing. It must hold the licences of what is in it, and nothing under the GPL.
+# Checks a release, given as a folder or a tarball, and builds nothing. It must hold the licences of what is in it, and nothing under the GPL,
+# and all files that its documents lead to.
 # None of its programs may need a newer glibc, or a library that the release does not bring. Its service must start from another folder in an
 # empty environment, take files, and find what is in them, also with another folder for models and without fetching any.
 #
@@ -53,10 +54,15 @@ if [ -f "$release" ]; then
   release=$(echo "$work"/unpacked/*)
 fi
 for part in svc svc-worker svc-batch-worker postgres/bin/postgres postgres/lib models/all-MiniLM-L6-v2/model.safetensors \
-  config/svc.toml docs licenses/crates.txt licenses/postgresql.txt licenses/pgvector.txt licenses/all-MiniLM-L6-v2.txt \
+  config/svc.toml config/release-check.sh docs licenses/crates.txt licenses/postgresql.txt licenses/pgvector.txt licenses/all-MiniLM-L6-v2.txt \
   licenses/Apache-2.0.txt LICENSE-MIT LICENSE-APACHE README.md CHANGELOG.md; do
   [ -e "$release/$part" ] || fail "$release has no $part"
 done
+while IFS=: read -r page link; do
+  case $link in http://* | https://* | '#'*) continue ;; esac
+  place=$(dirname "$page")/${link%%#*}
+  [ -e "$release/$place" ] || fail "$page leads to $place, which the release does not have"
+done < <(cd "$release" && grep -oHE ']\([^) ]+\)' README.md CHANGELOG.md docs/*.md | sed -E 's/:]\((.*)\)$/:\1/')
 grep -q '^--- ' "$release/licenses/crates.txt" || fail "licenses/crates.txt has no text of any licence"
 for library in "$release"/postgres/lib/libreadline*; do
   [ ! -e "$library" ] || fail "${library#"$release"/} is under the GPL, and nothing that the service runs needs it"

@@ -48,8 +48,10 @@ rm -f "$fresh/postgres/bin/psql" "$fresh"/postgres/lib/libreadline-* "$fresh"/po
 mkdir "$fresh/models"
 cp -R "$cache/models/all-MiniLM-L6-v2" "$fresh/models/"
 cp config/svc.toml "$fresh/config/"
-cp README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$fresh/"
+cp config/release-check.sh "$fresh/config/"
+cp README.md CHANGELOG.md ARCHITECTURE.md CONTRIBUTING.md LICENSE-APACHE LICENSE-MIT "$fresh/"
 cp -R docs "$fresh/docs"
+install -D -m 644 migrations/README.md "$fresh/migrations/README.md"
 
 # The licences of what the folder holds besides the project's own code; those of the wheels are for what only packed the rest.
 cp config/licenses/*.txt "$fresh/licenses/"

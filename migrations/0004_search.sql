@@ -35,6 +35,10 @@ CREATE TABLE search_indexes (
     replaces     boolean NOT NULL DEFAULT true,
     -- Whether it covers the subtrees of its members alone, and nothing once the last of them is deleted; else it covers every document.
     restricted   boolean NOT NULL DEFAULT false,
+    -- The usetypes that are kept out of it, as SVC_BM25_EXCLUDE_USETYPES named them when it was last set.
+    excluded     text[] NOT NULL DEFAULT '{entity,summary}',
+    -- The last of its terms when those that no document has were last looked for. One up to it that has no postings is not about to be written.
+    terms_seen   integer NOT NULL DEFAULT 0,
     created_at   timestamptz NOT NULL DEFAULT now()
 );
 

@@ -31,6 +31,8 @@ CREATE TABLE model_moves (
     serving    text NOT NULL,
     from_model text NOT NULL,
     to_model   text NOT NULL,
+    -- The models that others took the place of, until they serve again. Who has only such a one must write nothing with it, because nobody would find it.
+    replaced   text[] NOT NULL DEFAULT '{}',
     -- 'moving': vectors of the new model are made beside the others. 'emptying': the new model serves, and the vectors of others are deleted.
     -- 'cancelling': the vectors of the new model are deleted, because somebody called the move off.
     state      text NOT NULL CHECK (state IN ('moving', 'emptying', 'done', 'cancelling', 'cancelled')),

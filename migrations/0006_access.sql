@@ -59,7 +59,8 @@ CREATE TABLE access_grants (
     principal_id bigint NOT NULL REFERENCES principals (id) ON DELETE CASCADE,
     document_id  bigint NOT NULL REFERENCES access_roots (document_id) ON DELETE CASCADE,
     can_write    boolean NOT NULL,
-    created_at   timestamptz NOT NULL DEFAULT now(),
+    -- Not when its transaction began: that may wait for long for those who create, and a grant opens no event from before it.
+    created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (principal_id, document_id)
 );
 CREATE INDEX access_grants_document ON access_grants (document_id, principal_id);

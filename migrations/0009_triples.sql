@@ -125,7 +125,8 @@ CREATE TABLE triples (
 );
 -- What is asserted closes what was derived in the same statement, which the index therefore lets pass.
 CREATE UNIQUE INDEX triples_once ON triples (statement, zone, coalesce(valid_from, '-infinity'), (derived_by IS NULL)) WHERE invalidated_at IS NULL;
-CREATE INDEX triples_out ON triples (subject_id, predicate_id);
+-- The order in which facts are exported.
+CREATE INDEX triples_out ON triples (subject_id, predicate_id, id);
 CREATE INDEX triples_in ON triples (object_id, predicate_id) WHERE object_id IS NOT NULL;
 CREATE INDEX triples_predicate ON triples (predicate_id, id);
 CREATE INDEX triples_literal ON triples USING hash (object_literal) WHERE object_literal IS NOT NULL;
@@ -148,7 +149,8 @@ CREATE TABLE triple_citations (
     cited_at    timestamptz NOT NULL,
     CHECK ((quote_start IS NULL) = (quote_end IS NULL))
 );
-CREATE UNIQUE INDEX triple_citations_once ON triple_citations (triple_id, document_id, coalesce(quote_start, -1), coalesce(quote_end, -1));
+-- A text that has changed since may be cited anew with the same place.
+CREATE UNIQUE INDEX triple_citations_once ON triple_citations (triple_id, document_id, coalesce(quote_start, -1), coalesce(quote_end, -1), source_hash);
 CREATE INDEX triple_citations_document ON triple_citations (document_id);
 
 -- The facts that a derived one follows from, from `recorded_at` to `ended_at` on the clock of facts. Some of them may be derived themselves.

@@ -61,6 +61,8 @@ CREATE TABLE shape_bindings (
     -- The nodes at and under this document; null for all.
     document_id bigint REFERENCES documents (id) ON DELETE CASCADE,
     mode        text NOT NULL CHECK (mode IN ('off', 'warn', 'reject')),
+    -- The principal that bound it or took it over, also once that one is gone; null for the owner.
+    bound_by    bigint,
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 );

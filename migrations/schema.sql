@@ -685,6 +685,32 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE FUNCTION keep_in_place(document bigint, its_path bigint[], above bigint[], waits boolean) RETURNS boolean
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+DECLARE
+    ancestor bigint;
+BEGIN
+    FOREACH ancestor IN ARRAY above LOOP
+        IF waits THEN
+            PERFORM FROM documents d WHERE d.id = ancestor FOR KEY SHARE;
+        ELSE
+            PERFORM FROM documents d WHERE d.id = ancestor FOR KEY SHARE SKIP LOCKED;
+        END IF;
+        IF NOT FOUND THEN
+            RETURN false;
+        END IF;
+    END LOOP;
+    IF waits THEN
+        PERFORM FROM documents d WHERE d.id = document AND d.path = its_path FOR NO KEY UPDATE;
+    ELSE
+        PERFORM FROM documents d WHERE d.id = document AND d.path = its_path FOR NO KEY UPDATE SKIP LOCKED;
+    END IF;
+    RETURN FOUND;
+END $$;
+
 CREATE FUNCTION left_to_settle(roots bigint[]) RETURNS TABLE(root_id bigint, has_events boolean, ended bigint[])
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
@@ -1061,7 +1087,7 @@ CREATE TABLE access_grants (
     principal_id bigint NOT NULL,
     document_id bigint NOT NULL,
     can_write boolean NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 CREATE TABLE access_roots (
@@ -1498,6 +1524,7 @@ CREATE TABLE model_moves (
     serving text NOT NULL,
     from_model text NOT NULL,
     to_model text NOT NULL,
+    replaced text[] DEFAULT '{}'::text[] NOT NULL,
     state text NOT NULL,
     up_to bigint DEFAULT 0 NOT NULL,
     passes integer DEFAULT 0 NOT NULL,
@@ -1753,6 +1780,8 @@ CREATE TABLE search_indexes (
     builds bigint DEFAULT 0 NOT NULL,
     replaces boolean DEFAULT true NOT NULL,
     restricted boolean DEFAULT false NOT NULL,
+    excluded text[] DEFAULT '{entity,summary}'::text[] NOT NULL,
+    terms_seen integer DEFAULT 0 NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT search_indexes_name_check CHECK ((name <> ''::text))
 );
@@ -1832,6 +1861,7 @@ CREATE TABLE shape_bindings (
     shape text,
     document_id bigint,
     mode text NOT NULL,
+    bound_by bigint,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT shape_bindings_mode_check CHECK ((mode = ANY (ARRAY['off'::text, 'warn'::text, 'reject'::text])))
@@ -2507,7 +2537,7 @@ CREATE INDEX task_queue_unmet ON task_queue USING btree (id) WHERE ((unmet_deps 
 
 CREATE INDEX triple_citations_document ON triple_citations USING btree (document_id);
 
-CREATE UNIQUE INDEX triple_citations_once ON triple_citations USING btree (triple_id, document_id, COALESCE(quote_start, '-1'::integer), COALESCE(quote_end, '-1'::integer));
+CREATE UNIQUE INDEX triple_citations_once ON triple_citations USING btree (triple_id, document_id, COALESCE(quote_start, '-1'::integer), COALESCE(quote_end, '-1'::integer), source_hash);
 
 CREATE INDEX triple_premises_premise ON triple_premises USING btree (premise_id) WHERE (ended_at IS NULL);
 
@@ -2521,7 +2551,7 @@ CREATE INDEX triples_literal ON triples USING hash (object_literal) WHERE (objec
 
 CREATE UNIQUE INDEX triples_once ON triples USING btree (statement, zone, COALESCE(valid_from, '-infinity'::timestamp with time zone), ((derived_by IS NULL))) WHERE (invalidated_at IS NULL);
 
-CREATE INDEX triples_out ON triples USING btree (subject_id, predicate_id);
+CREATE INDEX triples_out ON triples USING btree (subject_id, predicate_id, id);
 
 CREATE INDEX triples_predicate ON triples USING btree (predicate_id, id);
 

@@ -17,6 +17,10 @@ use svc_client::{
 };
 use svc_ids::{ApiTokenId, DocumentId, PrincipalId};
 
+/// The most grants to write with which a principal gets another document of its own. Each request of a principal looks up all of its grants, and each
+/// statement that heeds them carries them.
+const MOST_OWN: u32 = 10_000;
+
 /// The maker of a call.
 #[derive(Clone, Debug)]
 pub enum Caller {
@@ -92,15 +96,15 @@ impl Caller {
     }
 
     /// Makes a node that this transaction created an access root, which this caller may write. Returns the caller with
-    /// that right.
-    pub async fn enclose(&self, conn: &mut PgConnection, place: &Place) -> sqlx::Result<Caller> {
+    /// that right, or refuses one that has very many such rights.
+    pub async fn enclose(&self, conn: &mut PgConnection, place: &Place) -> sqlx::Result<Result<Caller, Failure>> {
         store::access::protect_new(conn, place).await?;
         self.own(conn, place.id()).await
     }
 
     /// Does the same to a document that this transaction moved to the top. One that is an access root already stays as it is, and a principal that
     /// could write it by a grant on what was above it still may.
-    pub async fn enclose_moved(&self, conn: &mut PgConnection, place: &Place) -> sqlx::Result<Caller> {
+    pub async fn enclose_moved(&self, conn: &mut PgConnection, place: &Place) -> sqlx::Result<Result<Caller, Failure>> {
         let id = place.id();
         if store::access::protect_held(conn, id).await? {
             return self.own(conn, id).await;
@@ -109,19 +113,25 @@ impl Caller {
             Some(principal) if !store::access::is_writer(conn, principal, id).await? => {
                 self.grant_write(conn, id).await
             }
-            _ => Ok(self.clone()),
+            _ => Ok(Ok(self.clone())),
         }
     }
 
     /// Grants this caller a document that was made an access root for it.
-    async fn own(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Caller> {
+    async fn own(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Result<Caller, Failure>> {
         self.record(conn, Entry::new(AuditAct::DocumentProtect).document(id)).await?;
         self.grant_write(conn, id).await
     }
 
     /// Grants this caller to write an access root, and returns it with that right; the owner needs no grant.
-    async fn grant_write(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Caller> {
-        let Caller::Principal(principal) = self else { return Ok(self.clone()) };
+    async fn grant_write(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Result<Caller, Failure>> {
+        let Caller::Principal(principal) = self else { return Ok(Ok(self.clone())) };
+        // What it may write are its grants and the roots under them, so that mostly nobody has to count the grants.
+        if principal.write.len() >= MOST_OWN as usize
+            && store::access::has_write_grants(conn, principal.id, MOST_OWN).await?
+        {
+            return Ok(Err(too_many_own()));
+        }
         // If the principal was deleted meanwhile, the node is the owner's alone.
         if store::access::grant(conn, principal.id, id, GrantRight::Write).await?.is_some() {
             let entry = Entry::new(AuditAct::GrantPut).principal(principal.id, &principal.name).document(id);
@@ -130,7 +140,7 @@ impl Caller {
         let mut principal = principal.clone();
         principal.read.push(id);
         principal.write.push(id);
-        Ok(Caller::Principal(principal))
+        Ok(Ok(Caller::Principal(principal)))
     }
 
     /// What this caller is told of attempts: names of machines, and errors between them, are for the owner alone.
@@ -213,4 +223,13 @@ impl Caller {
             None => Err(self.refusal(conn, id).await?),
         })
     }
+}
+
+/// 422 for a document that would become another one of its caller's own.
+fn too_many_own() -> Failure {
+    let detail = format!("you have {MOST_OWN} grants to write, the most with which a document becomes your own");
+    Failure::field("parent_id", detail).with(
+        "remedy",
+        "put it under a document that you may write, by `parent_id` and without `private`: it is as closed as that, and takes no grant; or have the owner do it",
+    )
 }

@@ -91,7 +91,7 @@ fn give_back() {
 }
 
 /// The slots of one process. What a client may hold for as long as it is slow, and what takes the processor for long, is shared among
-/// principals: of uploads, bodies, downloads, exports, streams, fetches, waits, searches, embeddings and moves, one principal leaves some to the others.
+/// principals: of uploads, bodies, readings, downloads, exports, streams, fetches, waits, searches, embeddings and moves, one principal leaves some to the others.
 pub struct Admission {
     /// Requests whose bodies arrive, at most one a connection.
     arriving: Slots,
@@ -158,14 +158,16 @@ impl Admission {
         let part = |all: usize| ((all as f64 * places.principal_share) as usize).max(1);
         let shared = |all: usize| Slots::new(all, part(all));
         let unshared = |all: usize| Slots::new(all, all);
+        // The share of a principal is a slot at least, so where there is only one, nobody else would find any.
+        let children = std::thread::available_parallelism().map_or(2, |count| count.get().max(2));
         Admission {
             arriving: shared(places.connections),
             uploads: shared(places.uploads),
             // The largest body must fit into a share.
             bodies: Slots::new(bodies, part(bodies).max(largest)),
             answers: Slots::new(bodies, part(bodies)),
-            readers: unshared(std::thread::available_parallelism().map_or(2, std::num::NonZero::get)),
-            renderings: shared(std::thread::available_parallelism().map_or(2, |count| count.get().max(2))),
+            readers: shared(children),
+            renderings: shared(children),
             downloads: shared(places.downloads),
             exports: shared(EXPORTS),
             event_streams: shared(places.event_streams),
@@ -345,9 +347,9 @@ impl Admission {
     }
 
     /// Waits for a slot to have a file read in a child process, which limits how many children requests start.
-    pub async fn reader(&self) -> Result<Place, Failure> {
-        let taken = self.readers.take(None, 1).await;
-        taken.map_err(|_| busy("too many files are being read for other requests"))
+    pub async fn reader(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let refusal = || busy("too many files are being read for other requests");
+        self.readers.take(principal, 1).await.map_err(|full| refused(full, "readings of files", refusal))
     }
 }
 
@@ -423,6 +425,18 @@ mod tests {
         assert!(admission.body(None, SMALL_BODY).await.is_ok());
         drop(largest);
         assert!(admission.body(None, 16 << 20).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_principal_leaves_readers_to_others_however_few_there_are() {
+        let (anna, bert) = (Some(PrincipalId(1)), Some(PrincipalId(2)));
+        let admission = Admission::new(Places { principal_share: 0.01, ..PLACES });
+        let held = admission.reader(anna).await.expect("her share");
+        let refused = admission.reader(anna).await.expect_err("her share is one");
+        assert_eq!(refused.members["setting"], "SVC_PRINCIPAL_SHARE");
+        assert!(admission.reader(bert).await.is_ok(), "another finds one");
+        assert!(admission.reader(None).await.is_ok(), "and so does the owner");
+        drop(held);
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use crate::{
     settings::{Migrate, Settings, hub_settings, model_settings},
     store::{
         database::{self, DatabaseError},
-        indexes::{self, IndexError, manage},
+        indexes::{self, IndexError, SearchIndex, manage},
         leases, schema, transaction, vectors,
     },
     telemetry, webhooks,
@@ -23,6 +23,7 @@ use crate::{
 };
 use sqlx::{PgPool, postgres::PgConnectOptions};
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     sync::{Arc, Mutex, atomic::Ordering},
     time::{Duration, Instant},
@@ -35,6 +36,11 @@ use tokio::{net::TcpListener, sync::watch};
 
 /// How long the end of a process waits for unfinished work.
 pub const DRAIN: Duration = Duration::from_secs(20);
+
+/// How long a start waits until the indexes keep out other usetypes.
+const EXCLUDES_FIRST: Duration = Duration::from_secs(5);
+/// The time between two tries to have an index do so.
+const EXCLUDES_AGAIN: Duration = Duration::from_secs(5);
 
 /// Why a process does not start or cannot continue.
 #[derive(Debug, thiserror::Error)]
@@ -184,26 +190,41 @@ impl Backend {
     }
 }
 
-/// Gives the default index the weights and the language of the settings. An index that another version of the analyzer made is emptied,
+/// Gives the default index the weights and the language that somebody has set; the others stay as they are, because a process beside the services,
+/// such as a runner, may have been told none of them. An index that another version of the analyzer made is emptied,
 /// to be built anew by a worker; so is the default one if the language has changed, and with it the words of full text. If titles count
-/// otherwise, a worker builds it anew as well, and what it holds is found until then.
+/// otherwise, a worker builds it anew as well, and what it holds is found until then. All indexes keep out the usetypes that somebody has set, and a worker adds and takes out what
+/// they did not.
 pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), AppError> {
     let ended = |error: IndexError| AppError::Ended(error.to_string());
     let mut conn = pool.acquire().await.map_err(DatabaseError::from)?;
     let all = indexes::list(&mut conn, IndexId(0), i64::MAX).await.map_err(DatabaseError::from)?;
     drop(conn);
+    let others: Vec<SearchIndex> = of_other_usetypes(&all, settings).cloned().collect();
     for index in all {
         let old = index.config.0;
         let mut config = Config { analyzer: AnalyzerConfig { version: ANALYZER_VERSION, ..old.analyzer }, ..old };
         if index.name == indexes::DEFAULT {
-            (config.k1, config.b) = (settings.bm25_k1, settings.bm25_b);
-            config.title_weight = u32::try_from(settings.bm25_title_weight).unwrap_or(u32::MAX);
-            config.title_paths = settings.title_paths;
-            if settings.language != config.analyzer.language {
+            if settings.is_set("SVC_BM25_K1") {
+                config.k1 = settings.bm25_k1;
+            }
+            if settings.is_set("SVC_BM25_B") {
+                config.b = settings.bm25_b;
+            }
+            if settings.is_set("SVC_BM25_TITLE_WEIGHT") {
+                config.title_weight = u32::try_from(settings.bm25_title_weight).unwrap_or(u32::MAX);
+            }
+            if settings.is_set("SVC_TITLE_PATHS") {
+                config.title_paths = settings.title_paths;
+            }
+            if settings.is_set("SVC_LANGUAGE") && settings.language != config.analyzer.language {
                 config.analyzer = AnalyzerConfig { language: settings.language, ..AnalyzerConfig::default() };
             }
         }
-        if config == old || old.analyzer.version > ANALYZER_VERSION {
+        if old.analyzer.version > ANALYZER_VERSION {
+            continue;
+        }
+        if config == old {
             continue;
         }
         tracing::info!(index = index.name, ?config, "an index is configured anew");
@@ -220,7 +241,59 @@ pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), App
         }
         tx.commit().await.map_err(DatabaseError::from)?;
     }
-    Ok(())
+    keep_out(pool, others, settings.bm25_exclude_usetypes.clone()).await
+}
+
+/// Those of these indexes that keep out other usetypes than somebody has set.
+fn of_other_usetypes<'a>(indexes: &'a [SearchIndex], settings: &Settings) -> impl Iterator<Item = &'a SearchIndex> {
+    let set: BTreeSet<String> = settings.bm25_exclude_usetypes.iter().cloned().collect();
+    let is_set = settings.is_set("SVC_BM25_EXCLUDE_USETYPES");
+    indexes.iter().filter(move |index| {
+        let is_ours = index.config.analyzer.version <= ANALYZER_VERSION;
+        is_set && is_ours && index.excluded.iter().cloned().collect::<BTreeSet<_>>() != set
+    })
+}
+
+/// The names of the indexes that keep out other usetypes than somebody has set. Only a service changes them: any other process goes by what they keep out.
+pub async fn excluding_others(pool: &PgPool, settings: &Settings) -> Result<Vec<String>, AppError> {
+    let mut conn = pool.acquire().await.map_err(DatabaseError::from)?;
+    let all = indexes::list(&mut conn, IndexId(0), i64::MAX).await.map_err(DatabaseError::from)?;
+    Ok(of_other_usetypes(&all, settings).map(|index| index.name.clone()).collect())
+}
+
+/// Keeps these usetypes out of the indexes, and no others. That waits until nobody creates nodes, for which there may be no room for long, so a start does not wait for it:
+/// it goes on until it is done or the pool is closed.
+async fn keep_out(pool: &PgPool, indexes: Vec<SearchIndex>, usetypes: Vec<String>) -> Result<(), AppError> {
+    if indexes.is_empty() {
+        return Ok(());
+    }
+    let owned = pool.clone();
+    let work = async move {
+        for index in indexes {
+            // Services that are told different lists undo each other's at each start, which the log has to show.
+            tracing::warn!(index = index.name, before = ?index.excluded, now = ?usetypes, "other usetypes are kept out of an index");
+            while let Err(error) = exclude(&owned, index.id, &usetypes).await {
+                tracing::warn!(index = index.name, %error, "SVC_BM25_EXCLUDE_USETYPES has not reached an index yet; it is tried again");
+                tokio::time::sleep(EXCLUDES_AGAIN).await;
+            }
+        }
+    };
+    let mut closing = pool.close_event();
+    let mut working = tokio::spawn(async move {
+        // What a closed pool leaves undone, the next start does.
+        let _ = closing.do_until(work).await;
+    });
+    match tokio::time::timeout(EXCLUDES_FIRST, &mut working).await {
+        Ok(ended) => ended.map_err(|error| AppError::Ended(error.to_string())),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Keeps these usetypes, and no others, out of an index.
+async fn exclude(pool: &PgPool, index: IndexId, usetypes: &[String]) -> sqlx::Result<()> {
+    let mut tx = transaction::begin_covering(pool, Some(index)).await?;
+    manage::exclude(&mut tx, index, usetypes).await?;
+    tx.commit().await
 }
 
 /// Loads the models of the settings, or connects to the runners that they name: the one that serves, and the coming one if there is any. Refuses
@@ -395,7 +468,7 @@ impl App {
         let console = listen_for_console(&settings).await?;
         let service = Service::new(settings, backend.pool.clone(), Some(embedder), owner_token, reader);
         let service = service.with_task_types(types).with_coming(coming);
-        let service = Arc::new(service.with_replicas()?.with_ocr().await?);
+        let service = Arc::new(service.with_replicas()?.with_language().await?.with_ocr().await?);
         service.look_at_moves().await;
         load_cross_encoder(&service).await?;
         Ok((service, listener, console))

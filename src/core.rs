@@ -16,7 +16,7 @@ use crate::{
     spool::SpoolCache,
     store::{lexicon::Lexicon, model_moves, search::Expectations},
 };
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use std::{sync::Arc, time::Duration};
 use svc_client::{Code, Failure};
 use svc_models::Engine;
@@ -68,7 +68,15 @@ pub struct Core {
 impl Core {
     /// The model whose vectors serve, here or at a runner, or the error that there is none.
     pub async fn model(&self) -> Result<Model, Failure> {
-        self.model_of(self.embedder.as_ref().ok_or_else(no_model)?).await.or_fail()
+        self.model_of(self.embedder()?).await.or_fail()
+    }
+
+    /// Where the model of the settings is, or 501: nothing can be embedded here.
+    pub fn embedder(&self) -> Result<&Embedder, Failure> {
+        self.embedder.as_ref().ok_or_else(|| {
+            Failure::new(Code::NotConfigured, "this process has no embedding model")
+                .with("setting", "SVC_EMBEDDING_MODEL")
+        })
     }
 
     /// The model whose vectors serve, in a process that has this one: it, or the coming one.
@@ -94,14 +102,26 @@ impl Core {
             return Ok(coming.clone());
         }
         let model = embedder.model().await?;
-        if served.replaced.as_deref() == Some(model.identity()) {
+        if served.refuses(model.identity()) {
             return match coming {
                 // It may be away for a moment.
                 Some(Err(error)) => Err(error),
-                _ => Err(EmbedError::Replaced { to: served.model }),
+                _ => Err(EmbedError::NotServing { serving: served.model }),
             };
         }
         Ok(model)
+    }
+
+    /// The model of this name, if the settings name it as the one or as the coming one; a runner is asked.
+    pub async fn model_named(&self, name: &str) -> Option<Model> {
+        for embedder in self.coming.iter().chain(&self.embedder) {
+            if let Ok(model) = embedder.model().await
+                && model.identity() == name
+            {
+                return Some(model);
+            }
+        }
+        None
     }
 
     /// Looks again and again which model serves, until the connections of this process are closed; further calls do nothing.
@@ -124,10 +144,21 @@ impl Core {
         }
     }
 
+    /// Whether others took the place of this model's vectors by now. Whoever stores, outside of a task, what the model made asks at the end of its transaction:
+    /// a move waits for no request, and what a request wrote after its end would stand in the place of what is found. From here on this process knows it too.
+    pub async fn is_replaced(&self, conn: &mut PgConnection, model: &str) -> sqlx::Result<bool> {
+        let now = served(conn).await?;
+        let is_replaced = now.as_ref().is_some_and(|now| now.refuses(model));
+        if is_replaced {
+            self.serving.set_served(now);
+        }
+        Ok(is_replaced)
+    }
+
     async fn try_look_at_moves(&self) -> sqlx::Result<()> {
-        let moved = model_moves::served(&mut *self.pool.acquire().await?).await?;
-        let moves = moved.as_ref().is_some_and(|moved| moved.moves);
-        self.serving.set_served(moved.map(|moved| Served { model: moved.serving, replaced: moved.replaced }));
+        let now = served(&mut *self.pool.acquire().await?).await?;
+        let moves = now.as_ref().is_some_and(|now| now.moves);
+        self.serving.set_served(now);
         // While somebody asks a runner for its model, this waits, and holds no connection.
         let model = if moves { None } else { self.known_model().await };
         let mut mixed = None;
@@ -152,9 +183,7 @@ impl Core {
             }
             known = known.or(model);
         }
-        let is_replaced =
-            |model: &Model| served.as_ref().is_some_and(|served| served.replaced.as_deref() == Some(model.identity()));
-        known.filter(|model| !is_replaced(model))
+        known.filter(|model| served.is_none_or(|served| !served.refuses(model.identity())))
     }
 
     /// The engine whose threads other models of this process share.
@@ -163,7 +192,9 @@ impl Core {
     }
 }
 
-/// 501: nothing can be embedded here.
-pub(crate) fn no_model() -> Failure {
-    Failure::new(Code::NotConfigured, "this process has no embedding model").with("setting", "SVC_EMBEDDING_MODEL")
+/// Which model serves, as the database says now.
+async fn served(conn: &mut PgConnection) -> sqlx::Result<Option<Served>> {
+    let of =
+        |model_moves::Served { serving, replaced, coming, moves }| Served { model: serving, replaced, coming, moves };
+    Ok(model_moves::served(conn).await?.map(of))
 }

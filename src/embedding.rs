@@ -56,6 +56,14 @@ impl Embedder {
         }
     }
 
+    /// The model's name and hash; `told` is what its runner said last, if it is at one.
+    pub fn identity<'a>(&'a self, told: Option<&'a Result<ModelState, String>>) -> Option<&'a str> {
+        match self {
+            Embedder::Here(engine) => Some(&engine.info().identity),
+            Embedder::There(_) => told?.as_ref().ok().map(|state| state.identity.as_str()),
+        }
+    }
+
     /// The state of the model; this always asks the runner.
     pub async fn state(&self) -> Result<ModelState, EmbedError> {
         match self {
@@ -135,6 +143,14 @@ impl Model {
         match self {
             Model::Here(engine) => Ok(engine.embed_documents_heard(texts, done).await?),
             Model::There(model) => model.runner.embed_documents(&model.state, texts, done).await,
+        }
+    }
+
+    /// Embeds as [`Engine::embed_waited_for`] does; at a runner the texts stand among its documents.
+    pub async fn embed_waited_for(&self, texts: Vec<String>) -> Result<Vec<Embedding>, EmbedError> {
+        match self {
+            Model::Here(engine) => Ok(engine.embed_waited_for(texts).await?),
+            Model::There(model) => model.runner.embed_documents(&model.state, texts, &|_| ()).await,
         }
     }
 

@@ -4,6 +4,7 @@ use crate::settings::{AllowedTarget, Settings};
 use addresses::{Lookup, SystemLookup};
 pub use body::Answer;
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 pub use error::FetchError;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use reqwest::Url;
@@ -121,6 +122,17 @@ fn checked(mut url: Url) -> Result<Url, FetchError> {
 pub fn is_inside(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| !addresses::is_public(address))
+}
+
+/// How long the sender of an answer asks to be left alone, which it says in seconds or by a date.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let asked = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = asked.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = DateTime::parse_from_rfc2822(asked).ok()?;
+    // One that is over says that the clocks differ, and not for how long to wait.
+    (until.to_utc() - Utc::now()).to_std().ok()
 }
 
 /// The client of foreign addresses. It uses no proxy, because a proxy would connect to what this program cannot check.

@@ -5,16 +5,17 @@ mod error;
 mod request;
 
 use crate::{
+    fetch::retry_after,
     settings::{Secret, Settings, is_this_machine},
     store, telemetry,
 };
-pub use answer::{Received, Usage};
-pub use answering::Answering;
+pub use answer::{Received, Silence, Usage, after_thoughts};
 use answering::messages;
+pub use answering::{Answering, Piece};
 pub use error::LlmError;
 use futures_util::StreamExt;
 pub use request::{Ask, body_without_stream, mark, refused_field_of};
-use reqwest::{Response, StatusCode, header};
+use reqwest::{Response, StatusCode};
 use serde_json::Value;
 use sqlx::PgPool;
 use std::{
@@ -46,12 +47,18 @@ pub struct LanguageModel {
     endpoint: Option<Endpoint>,
     http: OnceLock<Result<reqwest::Client, String>>,
     calls: Arc<Semaphore>,
-    /// Until when nobody calls, because the server has too much to do.
-    paused: Mutex<Option<Instant>>,
+    paused: Mutex<Option<Pause>>,
     /// The optional fields that the server has refused.
     refused: AtomicU8,
     /// Where calls are counted.
     pool: PgPool,
+}
+
+/// A time in which nobody calls, because the server has too much to do.
+struct Pause {
+    until: Instant,
+    /// What the server said.
+    reason: String,
 }
 
 struct Endpoint {
@@ -172,8 +179,8 @@ impl LanguageModel {
             deadline,
             messages: messages(response),
             received: Received::default(),
-            held: String::new(),
-            has_spoken: false,
+            said: String::new(),
+            told: 0,
             is_over: false,
             permit,
         })
@@ -266,6 +273,10 @@ impl LanguageModel {
     fn refusal(&self, endpoint: &Endpoint, model: &str, status: StatusCode, pause: Duration, text: &str) -> LlmError {
         let refused = |setting, reason| LlmError::Refused { status: status.as_u16(), setting, reason };
         let said = shown(text);
+        let answers = || match said.as_str() {
+            "" => format!("it answers {status}"),
+            said => format!("it answers {status}: {said}"),
+        };
         match status.as_u16() {
             401 | 403 | 404 if !endpoint.is_chosen => LlmError::NotConfigured(format!(
                 "nobody has named one, and what is at {} by default has no model for this service: set SVC_LLM_BASE_URL and SVC_LLM_MODEL",
@@ -284,26 +295,27 @@ impl LanguageModel {
             400 | 422 if is_about_length(text) => LlmError::TooLong(said),
             408 => LlmError::Broken(said),
             429 | 503 | 529 => {
-                let until = Instant::now() + pause;
+                let (until, reason) = (Instant::now() + pause, answers());
                 let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
-                *paused = Some(paused.map_or(until, |known| known.max(until)));
-                LlmError::Busy { retry_after: pause }
+                let until = paused.as_ref().map_or(until, |known| known.until.max(until));
+                *paused = Some(Pause { until, reason: reason.clone() });
+                LlmError::Busy { retry_after: pause, reason }
             }
-            300..=499 => refused("SVC_LLM_BASE_URL", format!("it answers {status}: {said}")),
-            _ => LlmError::Broken(format!("it answers {status}: {said}")),
+            300..=499 => refused("SVC_LLM_BASE_URL", answers()),
+            _ => LlmError::Broken(answers()),
         }
     }
 
     fn heed_pause(&self) -> Result<(), LlmError> {
         let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
-        match paused.map(|until| until.saturating_duration_since(Instant::now())) {
-            Some(left) if left > Duration::ZERO => Err(LlmError::Busy { retry_after: left }),
-            Some(_) => {
-                *paused = None;
-                Ok(())
+        if let Some(Pause { until, reason }) = paused.as_ref() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left > Duration::ZERO {
+                return Err(LlmError::Busy { retry_after: left, reason: reason.clone() });
             }
-            None => Ok(()),
         }
+        *paused = None;
+        Ok(())
     }
 }
 
@@ -372,8 +384,7 @@ fn shown(text: &str) -> String {
 
 /// How long the server asks to be left alone.
 fn pause_of(response: &Response) -> Duration {
-    let asked = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    asked.map_or(PAUSE, Duration::from_secs).min(LONGEST_PAUSE)
+    retry_after(response.headers()).unwrap_or(PAUSE).min(LONGEST_PAUSE)
 }
 
 /// Whether a refusal says that a text is too long.

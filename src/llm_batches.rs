@@ -9,7 +9,7 @@ mod parking;
 mod provider;
 
 use crate::{
-    llm::{Ask, Received, Usage, body_without_stream, refused_field_of},
+    llm::{Ask, Received, Silence, Usage, body_without_stream, refused_field_of},
     store::{
         group_commit::GroupCommit,
         llm_batches::{BatchCaps, Parked, Parking, Unanswered},
@@ -137,13 +137,20 @@ fn answer_of(message: &Value) -> Result<LlmAnswer, Unanswered> {
     let mut received = Received::default();
     let mut text = received.take(message).map_err(|error| Unanswered::new(code::FAILED, error))?;
     text.push_str(&received.rest());
+    let said = received.without_thoughts(&text).trim();
     let model = received.model.as_deref().unwrap_or_default();
     let usage = received.usage.unwrap_or_default();
-    match (text.trim(), received.has_reasoned) {
-        ("", true) => Err(unanswered(code::ONLY_REASONING, "the model thought and said nothing", model, usage)),
-        ("", false) => Err(unanswered(code::FAILED, "the answer is empty", model, usage)),
-        (text, _) => Ok(answer(text, received.finish.as_deref() == Some("length"), model, usage)),
+    if !said.is_empty() {
+        return Ok(answer(said, received.is_cut(), model, usage));
     }
+    Err(match received.silence(&text) {
+        Silence::Thought => unanswered(code::ONLY_REASONING, "the model thought and said nothing", model, usage),
+        Silence::Refused(reason) => {
+            let reason = api::message(&format!("the language model refuses: {reason}"));
+            unanswered(code::REFUSED, &reason, model, usage)
+        }
+        Silence::Empty => unanswered(code::FAILED, "the answer is empty", model, usage),
+    })
 }
 
 fn answer(text: &str, is_cut: bool, model: &str, usage: Usage) -> LlmAnswer {

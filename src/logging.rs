@@ -1,7 +1,7 @@
 //! The log: text for people, JSON for machines.
 use crate::{
     otlp::{Exporter, Statements},
-    settings::{LogFormat, LogLevel},
+    settings::{LogFormat, LogLevel, Settings},
 };
 use std::io::IsTerminal;
 use tracing_subscriber::{EnvFilter, Layer, Registry, filter::filter_fn, fmt, prelude::*};
@@ -27,4 +27,15 @@ pub fn start(level: LogLevel, format: LogFormat, exporter: Option<&Exporter>) {
             tracing_subscriber::registry().with(log.with_filter(filter)).with(statements).try_init()
         }
     };
+}
+
+/// Says which file the settings come from, because nothing else tells that a copy in another folder was not read.
+pub fn tell_of_file(settings: &Settings) {
+    let Some(file) = settings.file() else {
+        tracing::info!("no settings file was read: none is named, and the working directory has no svc.toml");
+        return;
+    };
+    // Whoever reads the log may not know the working directory.
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    tracing::info!(file = %file.display(), "the settings file was read");
 }

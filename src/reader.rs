@@ -24,12 +24,15 @@ use tokio::{
 pub const SUBCOMMAND: &str = "read-file";
 /// The hidden subcommand of the service's programs that becomes a program which is not ours, within limits.
 pub const PROGRAM_SUBCOMMAND: &str = "run-limited";
+/// Where the kernel keeps the program of a process, whatever happens to its file.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 /// How much of the child's standard error is kept.
 const STDERR_BYTES: u64 = 8 * 1024;
 /// How much of the child's answers is read at once.
 const PIECE_BYTES: usize = 64 * 1024;
 /// How long to wait for a killed child; after that, dropping it takes care of it.
 const KILL_TIME: Duration = Duration::from_secs(5);
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// What a reader may cost, from the settings.
 pub fn limits(settings: &Settings) -> Limits {
@@ -53,6 +56,14 @@ pub fn limits(settings: &Settings) -> Limits {
         cpu_time: settings.parser_cpu_time,
         wall_time: settings.parser_wall_time,
     }
+}
+
+/// What a reader may cost whose answer a request waits for, because few of these work at a time: of each time that the settings give a minute, or
+/// a fifth if that is more.
+pub fn limits_of_request(settings: &Settings) -> Limits {
+    let within = |time: Duration| time.min(MINUTE).max(time / 5);
+    let limits = limits(settings);
+    Limits { cpu_time: within(limits.cpu_time), wall_time: within(limits.wall_time), ..limits }
 }
 
 /// Reads files in separate processes.
@@ -103,9 +114,9 @@ impl Reader {
         Ok(())
     }
 
-    /// A reader that uses this process's own program.
-    pub fn of_this_program() -> io::Result<Reader> {
-        Ok(Reader::new(std::env::current_exe()?))
+    /// A reader that uses this process's own program, also after another program took its place on the disk.
+    pub fn of_this_program() -> Reader {
+        Reader::new(PathBuf::from(OWN_PROGRAM))
     }
 
     /// The program that accepts the subcommands.

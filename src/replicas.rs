@@ -327,14 +327,20 @@ impl Standby {
     async fn examine(&self, primary: Option<Identity>, written: Option<Position>) {
         let asked = async {
             let mut conn = self.looks.acquire().await?;
-            Ok::<_, sqlx::Error>((replicas::identity(&mut conn).await?, replicas::standing(&mut conn).await?))
+            let has_settings = database::has_settings(&mut *conn).await?;
+            let identity = replicas::identity(&mut conn).await?;
+            Ok::<_, sqlx::Error>((has_settings, identity, replicas::standing(&mut conn).await?))
         };
         let found = match tokio::time::timeout(ANSWER, asked).await {
             Ok(found) => found.map_err(|error| format!("does not answer: {error}")),
             Err(_) => Err(silent()),
         };
-        let found = found.and_then(|(identity, standing)| {
+        let found = found.and_then(|(has_settings, identity, standing)| {
             fault(&standing)?;
+            // Without them a search that its service has given up runs on there to its end.
+            if !has_settings {
+                return Err("drops the settings that svc asks for with a connection, as a pooler does".to_owned());
+            }
             shares_history(primary, identity).map(|()| standing)
         });
         match found {

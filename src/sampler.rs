@@ -107,6 +107,8 @@ pub struct Known {
     rest: Option<Duration>,
     /// The runner's model, if there is a runner, or why it is not known.
     pub runner: Option<Result<ModelState, String>>,
+    /// The same of the coming model's runner, which is only asked where the other model is not known to serve.
+    pub coming_runner: Option<Result<ModelState, String>>,
     /// How the object store is, if bytes of files are in one, or why they cannot be read.
     pub blob_store: Option<Result<String, String>>,
     /// The last overview, which is only taken while somebody looks, and when it was taken.
@@ -156,8 +158,9 @@ fn pause(took: Duration, has_told: bool, is_watched: bool) -> Duration {
 pub struct Sampler {
     /// It has one connection of its own, so that neither requests nor tasks keep it waiting.
     pool: PgPool,
-    /// The runner's model.
     embedder: Option<Embedder>,
+    /// The model to which vectors may be moved, if the settings name one.
+    pub coming: OnceLock<Embedder>,
     blobs: Arc<Blobs>,
     disk: Arc<Disk>,
     load: Arc<Load>,
@@ -196,7 +199,8 @@ impl Sampler {
     ) -> Sampler {
         Sampler {
             pool: database::pool_of_samples(pool, PATIENCE),
-            embedder: embedder.filter(|embedder| embedder.engine().is_none()),
+            embedder,
+            coming: OnceLock::new(),
             blobs,
             disk,
             load,
@@ -223,7 +227,7 @@ impl Sampler {
         if let Some(replicas) = self.replicas.get() {
             replicas.start();
         }
-        if self.embedder.is_some() {
+        if self.embedder.iter().chain(self.coming.get()).any(|embedder| embedder.engine().is_none()) {
             tokio::spawn(again_and_again(Arc::downgrade(self), async |sampler| sampler.ask_runner().await));
         }
     }
@@ -324,21 +328,27 @@ impl Sampler {
         known.failure.is_none()
     }
 
-    /// Asks the runner, if there is one, for its model now; returns whether it could tell.
+    /// Asks the runner with the model that serves, if it is at one, for its state now; returns whether it could tell. Which model a runner has only its
+    /// answer says, so both are asked until one of them is known to serve.
     pub async fn ask_runner(&self) -> bool {
-        let Some(embedder) = &self.embedder else { return true };
-        let state = embedder.state().await.map_err(|error| {
-            tracing::warn!(error = %error, "the runner's model cannot be used");
-            // Anyone may read this, so the runner's address stays in the log.
-            match error {
-                EmbedError::Refused(_) => {
-                    "the runner refuses to work for this service; the service's log says why".to_owned()
-                }
-                _ => "the runner does not answer; tasks that need vectors wait for it".to_owned(),
-            }
-        });
-        let has_told = state.is_ok();
-        self.lock().runner = Some(state);
+        let (own, coming) = (self.embedder.as_ref(), self.coming.get());
+        let served = self.serving.served();
+        let serves = |embedder: Option<&Embedder>, told: Option<&Result<ModelState, String>>| {
+            let identity = embedder.and_then(|embedder| embedder.identity(told));
+            served.as_ref().is_some_and(|served| identity == Some(served.model.as_str()))
+        };
+        let Known { mut runner, coming_runner: told_before, .. } = self.known();
+        if !serves(coming, told_before.as_ref()) {
+            runner = told_by_runner(own).await;
+        }
+        let coming_runner = match served.is_some() && !serves(own, runner.as_ref()) {
+            true => told_by_runner(coming).await,
+            false => None,
+        };
+        let has_failed = [&runner, &coming_runner].into_iter().any(|told| matches!(told, Some(Err(_))));
+        let has_told = serves(own, runner.as_ref()) || serves(coming, coming_runner.as_ref()) || !has_failed;
+        let mut known = self.lock();
+        (known.runner, known.coming_runner) = (runner, coming_runner);
         has_told
     }
 
@@ -480,6 +490,21 @@ fn task_types(
         of(&mut types, name).ended_a_minute += ended;
     }
     types.into_values().map(|row| TypeOverview { usual_ms: usual.get(&row.task_type).copied(), ..row }).collect()
+}
+
+/// What the runner of a model says of it now; `None` if the model is in this process.
+async fn told_by_runner(embedder: Option<&Embedder>) -> Option<Result<ModelState, String>> {
+    let embedder = embedder.filter(|embedder| embedder.engine().is_none())?;
+    Some(embedder.state().await.map_err(|error| {
+        tracing::warn!(error = %error, "the runner's model cannot be used");
+        // Anyone may read this, so the runner's address stays in the log.
+        match error {
+            EmbedError::Refused(_) => {
+                "the runner refuses to work for this service; the service's log says why".to_owned()
+            }
+            _ => "the runner does not answer; tasks that need vectors wait for it".to_owned(),
+        }
+    }))
 }
 
 /// Repeats the work, which returns whether it succeeded, and holds the sampler only while it works.

@@ -1,8 +1,8 @@
 //! Keeps the secrets of a long-lived process where no other process can read them.
 //!
 //! The environment that a program was started with stays in its memory as long as it runs, and `/proc/<pid>/environ`
-//! shows it to every process of the same user. So a process that finds secrets in its environment restarts itself
-//! without them, passes them on in a file without a name, and from then on lets nobody look into its memory.
+//! shows it to every process of the same user. Its arguments are shown to every user. So a process that finds secrets in its environment or its arguments
+//! restarts itself without them, passes them on in a file without a name, and from then on lets nobody look into its memory.
 use crate::settings::{STORE_SECRETS, Settings};
 use rustix::{
     fs::{MemfdFlags, memfd_create},
@@ -10,6 +10,7 @@ use rustix::{
 };
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fs::File,
     io::{self, Read, Seek, Write},
     os::{
@@ -21,6 +22,9 @@ use std::{
 
 /// Tells the restarted program where the secrets are; it is not a setting.
 const HANDED_OVER: &str = "SVC_SECRETS_FD";
+/// The setting that the argument [`TOKEN`] of a service gives.
+const OWNER_TOKEN: &str = "SVC_API_TOKEN";
+const TOKEN: &str = "--token";
 
 /// The environment as text; what is not text cannot be a setting.
 pub fn environment() -> BTreeMap<String, String> {
@@ -30,17 +34,18 @@ pub fn environment() -> BTreeMap<String, String> {
 }
 
 /// The environment of a long-lived process with its secrets, which nobody else can read afterwards. The process
-/// restarts itself if necessary, so a program must call this first, before it has threads or files.
+/// restarts itself if necessary, so a program must call this first, before it has threads or files. An owner token of its arguments goes the same way.
 ///
 /// # Errors
 /// The program cannot be restarted, or what it received cannot be read.
-pub fn withdrawn_environment() -> io::Result<BTreeMap<String, String>> {
+pub fn withdrawn_environment(owner_token: Option<&str>) -> io::Result<BTreeMap<String, String>> {
     let mut environment = environment();
     if let Some(number) = environment.remove(HANDED_OVER) {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         environment.extend(taken_over(&number)?);
         return Ok(environment);
     }
+    environment.extend(owner_token.map(|token| (OWNER_TOKEN.to_owned(), token.to_owned())));
     let is_secret =
         |name: &&String| Settings::secret_names().contains(&name.as_str()) || STORE_SECRETS.contains(&name.as_str());
     let names: Vec<String> = environment.keys().filter(is_secret).cloned().collect();
@@ -57,11 +62,30 @@ pub fn withdrawn_environment() -> io::Result<BTreeMap<String, String>> {
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
-    command.args(arguments).env(HANDED_OVER, file.as_raw_fd().to_string());
+    match owner_token {
+        Some(_) => command.args(without_token(arguments)),
+        None => command.args(arguments),
+    };
+    command.env(HANDED_OVER, file.as_raw_fd().to_string());
     for name in &names {
         command.env_remove(name);
     }
     Err(command.exec())
+}
+
+/// Arguments that give a token, without it.
+fn without_token(mut arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut kept = Vec::new();
+    while let Some(argument) = arguments.next() {
+        let rest = argument.as_encoded_bytes().strip_prefix(TOKEN.as_bytes());
+        match rest.map(<[u8]>::first) {
+            // The next one is its value.
+            Some(None) => drop(arguments.next()),
+            Some(Some(b'=')) => {}
+            _ => kept.push(argument),
+        }
+    }
+    kept
 }
 
 /// Reads the secrets from the file, which is then empty and closed, so that no child inherits them.
@@ -78,4 +102,22 @@ fn taken_over(number: &str) -> io::Result<BTreeMap<String, String>> {
     file.set_len(0)?;
     nix::unistd::close(number)?;
     serde_json::from_slice(&text).map_err(|_| damaged("the file is not one that svc wrote"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_goes_from_the_arguments_and_nothing_else_does() {
+        for (given, kept) in [
+            (&["--token", "x", "serve", "--config", "y"][..], &["serve", "--config", "y"][..]),
+            (&["serve", "--config=y", "--token=x"], &["serve", "--config=y"]),
+            (&["serve", "--token=", "--json"], &["serve", "--json"]),
+            (&["--token", "x", "serve", "--token", "y"], &["serve"]),
+            (&["serve", "--tokens", "x"], &["serve", "--tokens", "x"]),
+        ] {
+            assert_eq!(without_token(given.iter().map(OsString::from)), kept, "{given:?}");
+        }
+    }
 }

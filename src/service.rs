@@ -3,7 +3,7 @@ use crate::{
     access::Keys,
     admission::{Admission, Places, rates::PerSecond},
     blobs::Blobs,
-    core::{Core, Wake, no_model},
+    core::{Core, Wake},
     disk::Disk,
     embedding::{CrossEncoder, Embedder, Serving},
     events::News,
@@ -17,10 +17,11 @@ use crate::{
     reader::Reader,
     replicas::Replicas,
     sampler::Sampler,
-    settings::Settings,
+    settings::{Settings, nearest},
     spool::SpoolCache,
     store::{
         database::{self, DatabaseError},
+        indexes,
         lexicon::Lexicon,
     },
 };
@@ -32,11 +33,11 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 use svc_client::{Code, Failure, Need, OPERATIONS};
 use svc_models::Engine;
-use svc_ranking::{AnalyzerConfig, Cache};
+use svc_ranking::Cache;
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -48,6 +49,24 @@ const RUNNER_CALLS: usize = 16;
 
 /// How many streams of events and live pages may look at once whether the database has something to tell.
 const WATCHERS: usize = 2;
+
+/// How long an edit of a subtree waits for the tasks that run there.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits {
+    /// How long it waits before it is refused.
+    pub longest: Duration,
+    /// How long a delete lets them go on before it ends them.
+    pub grace: Duration,
+    /// How long a delete waits for workers to let go of tasks whose end was requested, before it ends them itself. A worker that lives mostly
+    /// knows of it at once.
+    pub let_go: Duration,
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits { longest: Duration::from_secs(8), grace: Duration::from_secs(1), let_go: Duration::from_secs(3) }
+    }
+}
 
 /// The largest body that an operation holds in memory.
 fn largest_body(usual: u64) -> u64 {
@@ -83,6 +102,9 @@ pub struct Service {
     pub ending: CancellationToken,
     /// Slots for reading from the database on behalf of a stream of events or a live page.
     pub watching: Arc<Semaphore>,
+    /// The slot for deleting the bytes that large deletes leave behind, so that however many of them there are, requests keep their connections.
+    pub unlinking: Arc<Semaphore>,
+    pub waits: Waits,
     /// Tells streams of events that there are new ones.
     pub news: News,
     /// The shapes that writes of facts met last.
@@ -150,6 +172,8 @@ impl Service {
             stopping: Arc::default(),
             ending: CancellationToken::new(),
             watching: Arc::new(Semaphore::new(WATCHERS)),
+            unlinking: Arc::new(Semaphore::new(1)),
+            waits: Waits::default(),
             news: News::new(&pool),
             shapes: Arc::default(),
             rights: Arc::default(),
@@ -157,7 +181,7 @@ impl Service {
                 pool: database::pool_of_requests(&pool, connections, settings.statement_timeout),
                 cross_encoder: Arc::new(CrossEncoder::new(&settings)),
                 postings: Arc::new(Cache::new(POSTINGS_CACHE_BYTES)),
-                lexicon: Lexicon::new(AnalyzerConfig { language: settings.language, ..AnalyzerConfig::default() }),
+                lexicon: Lexicon::of(settings.language),
                 expectations: Arc::default(),
                 queries: Arc::default(),
                 disk,
@@ -186,9 +210,19 @@ impl Service {
         self
     }
 
-    /// The same service with these task types, some of which another crate registered.
+    /// The same service with these task types, some of which another crate registered. A badge for a type that is none of them is told of and no more,
+    /// because another program of the fleet may have that type.
     #[must_use]
     pub fn with_task_types(self, task_types: TaskTypes) -> Service {
+        for unknown in self.settings.task_badges.keys().filter(|name| task_types.get(name).is_none()) {
+            let remedy = match nearest(unknown, task_types.names()) {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("its types are {}", task_types.names().collect::<Vec<_>>().join(", ")),
+            };
+            tracing::warn!(
+                "SVC_TASK_BADGES has a badge for `{unknown}`, which is no task type of this program, so none of its tasks gets that badge: {remedy}"
+            );
+        }
         Service { task_types, ..self }
     }
 
@@ -196,6 +230,10 @@ impl Service {
     #[must_use]
     pub fn with_coming(mut self, coming: Option<Embedder>) -> Service {
         self.task_types.set_coming(coming.is_some());
+        if let Some(coming) = &coming {
+            // Nobody else has set it: it is set here alone, and once for a service.
+            let _ = self.sampler.coming.set(coming.clone());
+        }
         self.core.coming = coming;
         self
     }
@@ -210,6 +248,34 @@ impl Service {
             let _ = self.sampler.replicas.set(Arc::new(replicas));
         }
         Ok(self)
+    }
+
+    /// The same service, whose full text has the language of the store where nobody has set one, because a search finds only words of its own language.
+    ///
+    /// # Errors
+    /// The database does not tell the language.
+    pub async fn with_language(mut self) -> Result<Service, DatabaseError> {
+        let mut conn = self.task_pool.acquire().await?;
+        let default = indexes::by_name(&mut conn, indexes::DEFAULT).await?;
+        drop(conn);
+        let Some(store) = default.map(|index| index.config.analyzer.language) else { return Ok(self) };
+        let set = self.settings.language;
+        if !self.settings.is_set("SVC_LANGUAGE") {
+            self.core.lexicon = Lexicon::of(store);
+        } else if set != store {
+            tracing::warn!(
+                set = set.name(),
+                store = store.name(),
+                "no search finds by full text what this process writes: set SVC_LANGUAGE as the services have it, or nowhere but there"
+            );
+        }
+        Ok(self)
+    }
+
+    /// The same service, whose edits wait this long for tasks.
+    #[must_use]
+    pub fn with_waits(self, waits: Waits) -> Service {
+        Service { waits, ..self }
     }
 
     /// The standbys that may answer reads; `None` if there are none.
@@ -265,7 +331,7 @@ impl Service {
 
     /// The model in this very process. If a runner passed calls on to another runner, it could end up calling itself.
     pub fn own_engine(&self) -> Result<&Engine, Failure> {
-        self.embedder.as_ref().ok_or_else(no_model)?.engine().ok_or_else(|| {
+        self.embedder()?.engine().ok_or_else(|| {
             Failure::new(Code::NotConfigured, "this process has no model of its own, because it uses a runner itself")
                 .with("setting", "SVC_RUNNER_URL")
         })
@@ -275,7 +341,7 @@ impl Service {
     pub fn provide(&self, need: Option<Need>) -> Result<(), Failure> {
         match need {
             None => Ok(()),
-            Some(Need::Model) => self.embedder.as_ref().map(|_| ()).ok_or_else(no_model),
+            Some(Need::Model) => self.embedder().map(|_| ()),
             Some(Need::OwnModel) => self.own_engine().map(|_| ()),
         }
     }

@@ -22,6 +22,7 @@ mod table;
 mod tests;
 mod this_machine;
 
+pub(crate) use self::suggestion::nearest;
 pub use self::{
     allowed::AllowedTarget,
     blob_store::{BlobStore, Provider, STORE_SECRETS},
@@ -159,6 +160,7 @@ impl Settings {
         let home = Home::of(&env);
 
         let mut settings = Self::read(source::Source::new(file.as_deref(), env)?)?;
+        settings.file = file;
         settings.fill_blanks(&home)?;
         settings.check()?;
         Ok(settings)
@@ -182,6 +184,11 @@ impl Settings {
     /// What does not stop the start but is likely a mistake, such as unknown SVC_ variables.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// The file that was read, if there was one.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// Where the reranker runs.
@@ -243,7 +250,7 @@ impl Settings {
     pub fn template(&self) -> String {
         let mut text = String::from(
             "# Every setting at its default. An environment variable of the name in brackets wins over this file.\n\
-             # Copy it to svc.toml beside the service, or name the copy with --config or SVC_CONFIG.\n",
+             # Copy it to svc.toml in the folder in which you start the programs, or name the copy with --config or SVC_CONFIG.\n",
         );
         let mut section = "";
         for row in self.rows() {

@@ -81,6 +81,22 @@ impl Usetype {
         Usetype::ALL.iter().filter(|usetype| usetype.is_part()).map(|usetype| usetype.as_str()).collect()
     }
 
+    /// Whether what is ingested as one comes with bytes, which are stored; a text in Markdown may, too. What a caller creates has none, whatever its
+    /// usetype.
+    pub const fn has_bytes(self) -> bool {
+        matches!(
+            self,
+            Usetype::File
+                | Usetype::Raw
+                | Usetype::Conversation
+                | Usetype::Transcript
+                | Usetype::WikiUrl
+                | Usetype::WikiArxiv
+                | Usetype::WikiPdf
+                | Usetype::Image
+        )
+    }
+
     /// Whether a leaf of it is found by the titles above it too.
     pub const fn is_titled(self) -> bool {
         matches!(self, Usetype::Chunk | Usetype::Table)

@@ -5,7 +5,7 @@ mod schedule;
 mod signature;
 
 use crate::{
-    fetch::{FetchError, Fetcher, Limits, Request, is_inside, parse},
+    fetch::{FetchError, Fetcher, Limits, Request, is_inside, parse, retry_after},
     settings::Settings,
     store::{
         deliveries::{self, Claimed, Ended, message_id},
@@ -35,7 +35,7 @@ const TRY: Duration = Duration::from_secs(20);
 const CLAIM: Duration = Duration::from_secs(60);
 /// A process that sends this many deliveries claims no further ones.
 const AT_ONCE: usize = 64;
-/// After failing for so long, a webhook is switched off.
+/// A webhook that has failed for so long is switched off with the next delivery that is given up.
 const PATIENCE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The most bytes of a body. A larger event is sent without its data.
 const BODY_BYTES: usize = 20 << 10;
@@ -154,10 +154,20 @@ impl Sender {
         let Some(ended) = self.send(delivery).await? else { return Ok(()) };
         let mut conn = self.pool.acquire().await?;
         deliveries::record(&mut conn, delivery, &ended).await?;
-        if let Ended::Failed { status, error, again } = &ended {
-            let (webhook, is_last) = (delivery.webhook_id.0, again.is_none());
-            tracing::debug!(webhook, delivery = delivery.id.0, error, is_last, "a webhook was not delivered");
-            deliveries::switch_off(&mut conn, delivery.webhook_id, *status == Some(GONE), PATIENCE).await?;
+        match &ended {
+            Ended::Failed { status, error, again } => {
+                let (webhook, is_last) = (delivery.webhook_id.0, again.is_none());
+                tracing::debug!(webhook, delivery = delivery.id.0, error, is_last, "a webhook was not delivered");
+                // A failure of long ago says nothing of the tries that a delivery still has.
+                if is_last {
+                    deliveries::switch_off(&mut conn, delivery.webhook_id, *status == Some(GONE), PATIENCE).await?;
+                }
+            }
+            // Where events are kept for a shorter time than the tries of a delivery take, none comes to its last try.
+            Ended::Expired if delivery.tries > 1 => {
+                deliveries::switch_off(&mut conn, delivery.webhook_id, false, PATIENCE).await?;
+            }
+            Ended::Delivered { .. } | Ended::Expired | Ended::Withheld => {}
         }
         Ok(())
     }
@@ -175,10 +185,7 @@ impl Sender {
                 match (page.looked_at, page.events.into_iter().next()) {
                     (Some((first, _)), Some(event)) if first == seq => body(event),
                     (Some((first, _)), None) if first == seq => return Ok(Some(Ended::Withheld)),
-                    _ => {
-                        let error = "the event is no longer kept".to_owned();
-                        return Ok(Some(Ended::Failed { status: None, error, again: None }));
-                    }
+                    _ => return Ok(Some(Ended::Expired)),
                 }
             }
         };
@@ -217,8 +224,7 @@ impl Sender {
             }
         }
         let answer = self.fetcher.send(request).await?;
-        let retry_after = answer.header(header::RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
-        Ok(Answered { status: answer.status.as_u16(), retry_after: retry_after.map(Duration::from_secs) })
+        Ok(Answered { status: answer.status.as_u16(), retry_after: retry_after(&answer.headers) })
     }
 }
 

@@ -207,6 +207,9 @@ pub struct TaskFailure {
     /// False if something that the task needs was away, which says nothing about the task. The task returns later and
     /// spends no attempt.
     pub counts: bool,
+    /// For how long the task's permit stays empty after this. A worker that lacks what the task needs lacks it for all like it, and would take them away
+    /// from the workers that have it.
+    pub rest: Option<Duration>,
     /// Further details for the attempt log; the queue's port stores them with the failure.
     pub detail: Map<String, Value>,
     /// What was learned about the node before the failure, by evidence name. The port stores it if the failure is
@@ -222,6 +225,7 @@ impl TaskFailure {
             message: message.into(),
             retry_after: None,
             counts: true,
+            rest: None,
             detail: Map::new(),
             evidence: Map::new(),
         }

@@ -61,6 +61,8 @@ struct Book {
     finished: u64,
     /// Slots that the ends of tasks are claiming for right now.
     asked: HashMap<Lane, usize>,
+    /// Slots that stay empty, and until when.
+    resting: Vec<(Lane, tokio::time::Instant)>,
     /// By task id, how many times in a row the task's actors ended before it.
     interrupted: HashMap<TaskId, u32>,
 }
@@ -71,7 +73,9 @@ impl Book {
         for holding in self.held.values().filter(|holding| holding.grant.lane == lane) {
             *if holding.commits && !holding.ended { &mut committing } else { &mut working } += 1;
         }
-        working + committing.saturating_sub(permits) + self.asked.get(&lane).copied().unwrap_or(0)
+        let now = tokio::time::Instant::now();
+        let resting = self.resting.iter().filter(|(its, until)| *its == lane && *until > now).count();
+        working + committing.saturating_sub(permits) + self.asked.get(&lane).copied().unwrap_or(0) + resting
     }
 }
 
@@ -226,6 +230,14 @@ impl Ledger {
         }
     }
 
+    /// Keeps a slot of the lane empty for this long.
+    pub fn rest(&self, lane: Lane, time: Duration) {
+        let now = tokio::time::Instant::now();
+        let mut book = self.book();
+        book.resting.retain(|(_, until)| *until > now);
+        book.resting.push((lane, now + time));
+    }
+
     /// Whether only the commit of a task is left.
     pub fn is_committing(&self, token: Uuid) -> bool {
         self.book().held.get(&token).is_some_and(|holding| holding.commits)
@@ -236,7 +248,7 @@ impl Ledger {
         self.book().held.values().any(|holding| holding.grant.runs_alone)
     }
 
-    /// The tokens held and the tasks finished so far, without those given back, at one moment.
+    /// The tokens held and the tasks finished so far, without those given back or put off, at one moment.
     pub fn totals(&self) -> (usize, u64) {
         let book = self.book();
         (book.held.len(), book.finished)

@@ -13,11 +13,14 @@ use crate::{
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 use uuid::Uuid;
+
+/// For how long one log line stands for all tasks that are put off for the same.
+const SAID: Duration = Duration::from_secs(60);
 
 pub(crate) struct LockManager;
 
@@ -162,7 +165,10 @@ pub(crate) fn write_back(shared: &Arc<Shared>) {
 struct Settling {
     shared: Arc<Shared>,
     tokens: Vec<Uuid>,
+    /// Whether the tasks count as done.
     finished: bool,
+    /// Work that was given back waits for the next poll; an immediate wake-up might claim it again and again.
+    wakes: bool,
 }
 
 impl Drop for Settling {
@@ -170,30 +176,26 @@ impl Drop for Settling {
         for token in &self.tokens {
             self.shared.ledger.written(*token, self.finished);
         }
-        // Work that was given back waits for the next poll; an immediate wake-up might claim it again and again.
-        if self.finished {
+        if self.wakes {
             self.shared.wake(Lanes::ALL);
         }
     }
 }
 
 async fn write_failure(shared: Arc<Shared>, grant: &Grant, failure: &TaskFailure) {
-    let settling = Settling { shared, tokens: vec![grant.token], finished: true };
+    let settling = Settling { shared, tokens: vec![grant.token], finished: failure.counts, wakes: true };
     let shared = &settling.shared;
     let (begun, mut streak) = (Instant::now(), Streak::new("writing a task's failure", shared.settings.poll));
     loop {
         match bounded(shared.settings.lease, shared.queue.fail(grant, failure)).await {
             Ok(true) => {
-                let what = if failure.counts { "task failed" } else { "task put off" };
-                let (class, code, message) = (failure.class, failure.code.as_str(), failure.message.as_str());
-                // Thousands of tasks may lack the same part, and the first one says it.
-                match class == ErrorClass::Dependency {
-                    true if shared.is_first_lack(code) => {
-                        tracing::info!(error.class = %class, error.code = code, error = message, "{what}; others like it are only counted");
-                    }
-                    true => tracing::debug!(error.class = %class, error.code = code, error = message, "{what}"),
-                    false => tracing::warn!(error.class = %class, error.code = code, error = message, "{what}"),
+                // A drain that left slots empty would end with tasks that it has not tried.
+                if let Some(time) = failure.rest
+                    && !shared.settings.drain_once
+                {
+                    shared.ledger.rest(grant.lane, time);
                 }
+                log(shared, failure);
                 return;
             }
             Ok(false) => return,
@@ -208,8 +210,24 @@ async fn write_failure(shared: Arc<Shared>, grant: &Grant, failure: &TaskFailure
     }
 }
 
+/// Thousands of tasks may lack the same, and the first one says it: for good where a part is not there, for a while where it is away.
+fn log(shared: &Shared, failure: &TaskFailure) {
+    let (class, code, message) = (failure.class, failure.code.as_str(), failure.message.as_str());
+    match (class == ErrorClass::Dependency, failure.counts) {
+        (true, _) if shared.is_first_lack(code, Duration::MAX) => {
+            tracing::info!(error.class = %class, error.code = code, error = message, "task failed; others like it are only counted");
+        }
+        (false, false) if shared.is_first_lack(code, SAID) => {
+            tracing::warn!(error.class = %class, error.code = code, error = message, "task put off; others like it are only counted for a minute");
+        }
+        (false, true) => tracing::warn!(error.class = %class, error.code = code, error = message, "task failed"),
+        (_, true) => tracing::debug!(error.class = %class, error.code = code, error = message, "task failed"),
+        (_, false) => tracing::debug!(error.class = %class, error.code = code, error = message, "task put off"),
+    }
+}
+
 async fn write_return(shared: Arc<Shared>, tokens: Vec<Uuid>) {
-    let settling = Settling { shared, tokens, finished: false };
+    let settling = Settling { shared, tokens, finished: false, wakes: false };
     let (shared, tokens) = (&settling.shared, &settling.tokens);
     let (begun, mut streak) = (Instant::now(), Streak::new("giving tasks back", shared.settings.poll));
     while let Err(error) = bounded(shared.settings.lease, shared.queue.give_back(tokens)).await {

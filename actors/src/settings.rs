@@ -41,7 +41,7 @@ pub struct WorkerSettings {
     /// End when nothing is claimable and nothing is held. A task that waits for its next attempt does not keep the
     /// worker alive.
     pub drain_once: bool,
-    /// End after this many tasks, not counting those given back.
+    /// End after this many tasks, not counting those given back or put off.
     pub max_tasks: Option<u64>,
     /// How long it may take to write what is owed once tasks have been stopped.
     pub drain_timeout: Duration,

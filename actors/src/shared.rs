@@ -13,7 +13,7 @@ use crate::{
     worker::WorkerEnd,
 };
 use std::{
-    collections::BTreeSet,
+    collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -49,8 +49,8 @@ pub(crate) struct Shared {
     /// Until then somebody looks at the snapshots, so that heartbeats come often.
     watched: Mutex<Option<Instant>>,
     pub news: News,
-    /// The codes of the failures for want of a part that were logged.
-    lacks: Mutex<BTreeSet<String>>,
+    /// The codes of the failures for want of something that were logged, and when.
+    lacks: Mutex<HashMap<String, tokio::time::Instant>>,
 }
 
 pub(crate) struct Address<M>(Mutex<Option<Post<M>>>);
@@ -94,10 +94,14 @@ impl Shared {
         }
     }
 
-    /// Whether no task of this process failed for want of this part before.
-    pub fn is_first_lack(&self, code: &str) -> bool {
+    /// Whether a failure for want of this is to be logged, because none of this process was within this time.
+    pub fn is_first_lack(&self, code: &str, within: Duration) -> bool {
         let mut lacks = self.lacks.lock().unwrap_or_else(PoisonError::into_inner);
-        !lacks.contains(code) && lacks.insert(code.to_owned())
+        let is_first = lacks.get(code).is_none_or(|said| said.elapsed() >= within);
+        if is_first {
+            lacks.insert(code.to_owned(), tokio::time::Instant::now());
+        }
+        is_first
     }
 
     /// Announces that tasks of these lanes may be claimable now.

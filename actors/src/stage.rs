@@ -14,14 +14,16 @@ const STAGES: &[(&str, &str, i32)] = &[
     ("extract:members", "extract", 3),
     ("profile:sheet", "profile:sheet", 3),
     ("extract:sheet", "extract", 4),
+    // Facts are no step of an ingestion, so they come after the summaries by which files settle.
+    ("extract:facts", "facts", 4),
     ("embed", "embed", 5),
     ("embed:titles", "embed", 5),
     ("reembed", "embed", 5),
+    // Nor is a tree of summaries one; it takes its turn among what is embedded.
+    ("raptor", "raptor", 5),
     ("structure:semantic", "structure", 6),
     ("summarize", "rollup", 7),
     ("summarize:llm", "rollup", 8),
-    ("raptor", "raptor", 9),
-    ("extract:facts", "facts", 9),
 ];
 
 /// How far along its document is when a task of this type runs, 0 to 9. Of two equal uploads the one further along goes
@@ -48,6 +50,12 @@ mod tests {
         let sheets = ["probe", "structure:sheets", "profile:sheet", "extract:sheet", "embed", "summarize"].map(stage);
         assert!(sheets.is_sorted_by(|a, b| a < b), "{sheets:?}");
         assert_eq!(stage("from_the_future"), 0);
+    }
+
+    #[test]
+    fn what_only_adds_to_settled_files_goes_before_no_step_of_an_ingestion() {
+        assert!(stage("extract:facts") < stage("summarize:llm"), "in the lane of language models");
+        assert!(stage("raptor") <= stage("embed"), "in the lane of the model");
     }
 
     #[test]

@@ -11,22 +11,25 @@ import time
 import zipfile
 
 
-def pdf_text(path):
+def pdf_text():
     """Extracts the text of every page; returns how many pages there are."""
     import pypdfium2
 
-    document = pypdfium2.PdfDocument(path)
-    try:
-        pages = len(document)
-        for number in range(pages):
-            page = document[number]
-            text = page.get_textpage()
-            text.get_text_bounded()
-            text.close()
-            page.close()
-        return pages
-    finally:
-        document.close()
+    def pages(path):
+        document = pypdfium2.PdfDocument(path)
+        try:
+            pages = len(document)
+            for number in range(pages):
+                page = document[number]
+                text = page.get_textpage()
+                text.get_text_bounded()
+                text.close()
+                page.close()
+            return pages
+        finally:
+            document.close()
+
+    return pages
 
 
 def markdown():
@@ -82,51 +85,63 @@ def unstructured():
     return lambda path: "\n".join(line for element in partition(path, strategy="fast") for line in lines(element))
 
 
-def cells(path):
+def cells():
     """Streams every cell of every sheet; returns how many hold a value."""
     import openpyxl
 
-    # It refuses a name without the ending of a workbook, but not a file.
-    with open(path, "rb") as file:
-        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-        rows = (row for sheet in book.worksheets for row in sheet.iter_rows(values_only=True))
-        return sum(value is not None for row in rows for value in row)
+    def values(path):
+        # It refuses a name without the ending of a workbook, but not a file.
+        with open(path, "rb") as file:
+            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+            rows = (row for sheet in book.worksheets for row in sheet.iter_rows(values_only=True))
+            return sum(value is not None for row in rows for value in row)
+
+    return values
 
 
-def sheets(path):
+def sheets():
     """Reads every cell of every sheet; returns how many hold a value."""
     from python_calamine import CalamineWorkbook
 
-    book = CalamineWorkbook.from_path(path)
-    try:
-        rows = (row for name in book.sheet_names for row in book.get_sheet_by_name(name).to_python())
-        return sum(value != "" for row in rows for value in row)
-    finally:
-        book.close()
+    def values(path):
+        book = CalamineWorkbook.from_path(path)
+        try:
+            rows = (row for name in book.sheet_names for row in book.get_sheet_by_name(name).to_python())
+            return sum(value != "" for row in rows for value in row)
+        finally:
+            book.close()
+
+    return values
 
 
-def rows(path):
+def rows():
     """Reads the cells of a table in text, by the commonest separator of its header; returns how many hold a value."""
     import csv
 
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        separator = max(",;\t|", key=file.readline().count)
-        file.seek(0)
-        return sum(value != "" for row in csv.reader(file, delimiter=separator) for value in row)
+    def values(path):
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            separator = max(",;\t|", key=file.readline().count)
+            file.seek(0)
+            return sum(value != "" for row in csv.reader(file, delimiter=separator) for value in row)
+
+    return values
 
 
-def mail(path):
+def mail():
     """Decodes the headers and the body of a message, and names its attachments; returns how many characters the body has."""
     from email import message_from_binary_file, policy
 
-    with open(path, "rb") as file:
-        message = message_from_binary_file(file, policy=policy.default)
-    for name in ("subject", "from", "to", "cc", "date"):
-        str(message[name])
-    for part in message.iter_attachments():
-        part.get_filename()
-    body = message.get_body(("plain", "html"))
-    return len(body.get_content()) if body else 0
+    def characters(path):
+        with open(path, "rb") as file:
+            message = message_from_binary_file(file, policy=policy.default)
+        for name in ("subject", "from", "to", "cc", "date"):
+            str(message[name])
+        for part in message.iter_attachments():
+            part.get_filename()
+        body = message.get_body(("plain", "html"))
+        return len(body.get_content()) if body else 0
+
+    return characters
 
 
 def counted(make):
@@ -149,11 +164,11 @@ TEXTS = {
 # function.
 WORK = {
     **{name: (package, counted(make)) for name, (package, make) in TEXTS.items()},
-    "pdf": ("pypdfium2", lambda: pdf_text),
-    "cells": ("openpyxl", lambda: cells),
-    "sheets": ("python-calamine", lambda: sheets),
-    "rows": (None, lambda: rows),
-    "mail": (None, lambda: mail),
+    "pdf": ("pypdfium2", pdf_text),
+    "cells": ("openpyxl", cells),
+    "sheets": ("python-calamine", sheets),
+    "rows": (None, rows),
+    "mail": (None, mail),
 }
 
 

@@ -59,7 +59,7 @@ pub async fn run(nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxErr
     let mut settings = sandbox.settings()?;
     // The principal asks as fast as it is answered.
     settings.rate_costly = 0;
-    let app = App::start(Arc::new(settings), TOKEN, Reader::of_this_program()?).await?;
+    let app = App::start(Arc::new(settings), TOKEN, Reader::of_this_program()).await?;
     let measured = interruptible(async {
         let client = uploads::client(&format!("http://{}", app.address))?;
         let filled = filled(&app, &client, sandbox.path(), nodes).await?;
@@ -219,6 +219,8 @@ async fn measure(
         let (mut owners, mut readers) = (Vec::new(), Vec::new());
         for number in 0..SEARCHES {
             let query = query(&mut queries);
+            // The service keeps the vector of a query, so that neither waits for it.
+            owner.search_vector(Json(VectorSearch { limit: 1, ..VectorSearch::new(&query) })).await?;
             // Whoever is first reads what the second finds in memory.
             let mut turns = [(owner, &mut owners), (reader, &mut readers)];
             if number % 2 == 1 {

@@ -18,6 +18,8 @@ use tantivy::{
     schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions},
 };
 
+/// Among fewer documents hardly a term is as rare as the queries want it.
+const LEAST: usize = 5_000;
 const VOCABULARY: usize = 200_000;
 const TOPICS: u64 = 400;
 const TOPIC_WORDS: usize = 3_000;
@@ -35,6 +37,9 @@ const CACHE_BYTES: usize = 256 << 20;
 type Medians = BTreeMap<String, (f64, f64)>;
 
 pub async fn run(pool: &PgPool, sizes: &[usize], out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    if let Some(size) = sizes.iter().find(|size| **size < LEAST) {
+        return Err(format!("the size is {size}; this bench takes at least {LEAST} documents").into());
+    }
     let mut before: Option<(usize, Medians)> = None;
     for &size in sizes {
         eprintln!("bench: {size} documents");

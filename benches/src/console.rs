@@ -165,8 +165,16 @@ async fn claims(pool: &PgPool, page: &Page, count: usize, out: &mut dyn FnMut(Fi
             }
             claims.took += begun.elapsed();
             claims.made += SLOTS;
-            // A fleet holds as many tasks as it has slots, so these end before others are claimed.
-            sqlx::query("DELETE FROM task_queue WHERE id = ANY($1)").bind(&claimed).execute(&mut admin).await?;
+            // A fleet holds as many tasks as it has slots, so these come back before others are claimed, and a short queue lasts too.
+            sqlx::query(
+                "WITH back AS (
+                     UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
+                      WHERE id = ANY($1) RETURNING id)
+                 DELETE FROM task_reservation r USING back WHERE r.task_id = back.id",
+            )
+            .bind(&claimed)
+            .execute(&mut admin)
+            .await?;
         }
         looking.abort_all();
         while looking.join_next().await.is_some() {}

@@ -5,6 +5,7 @@
 mod beside;
 pub mod cranfield;
 mod importance;
+mod peak;
 mod peer;
 mod precision;
 mod rollup;
@@ -122,8 +123,8 @@ async fn measure(
     for work in works {
         eprintln!("bench: {}", work.name);
         let (_, engine) = &engines[0];
-        let tokens =
-            work.texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
+        let lengths: Vec<usize> = work.texts.iter().map(|text| engine.count_tokens(text)).collect::<Result<_, _>>()?;
+        let tokens: usize = lengths.iter().sum();
         // This warms everything up, and checks that all give like vectors: being faster with other numbers would be
         // worthless.
         let (_, whole) = embed(engine, &work.texts, 1).await?;
@@ -144,7 +145,9 @@ async fn measure(
         }
         let mut seconds = vec![Vec::new(); engines.len()];
         let mut of_others = vec![Vec::new(); others.len()];
+        let mut peaks = Vec::new();
         for _ in 0..rounds {
+            peaks.push(peak::operations_per_second(THREADS)?);
             for ((_, engine), seconds) in engines.iter().zip(&mut seconds) {
                 seconds.push(embed(engine, &work.texts, work.times).await?.0);
             }
@@ -170,6 +173,16 @@ async fn measure(
                     Some(least) => figure.meant_to_be(Bound::RatioAtLeast(least)),
                     None => figure,
                 });
+            }
+            if engine.info().precision == Precision::F32 && model == "minilm" && work.name.contains("/throughput/") {
+                let operations = peak::operations_of_minilm(&lengths) / 1e9;
+                let peak = Peer {
+                    name: "multiply-adds alone",
+                    version: env!("CARGO_PKG_VERSION").into(),
+                    value: median(&mut peaks) / 1e9,
+                };
+                let name = format!("{name}, of what the processor can do");
+                out(Figure::beside(&name, work.texts.len() * rounds, "Gflop/s", operations / ours, peak));
             }
         }
     }

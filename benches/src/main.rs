@@ -148,7 +148,7 @@ const BENCHES: &[(&str, &str)] = &[
     ),
     (
         "knowledge/shapes",
-        "nodes held against three constraints, beside pySHACL and rudof, random graphs beside both, and a write with a bound shape; always 20000 nodes",
+        "nodes held against three constraints, beside pySHACL and rudof, random graphs beside pySHACL, and a write with a bound shape; always 20000 nodes",
     ),
     (
         "knowledge",

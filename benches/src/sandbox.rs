@@ -65,7 +65,7 @@ pub async fn with_app<T>(
     let sandbox = Sandbox::new()?;
     let mut settings = sandbox.settings()?;
     change(&mut settings);
-    let app = App::start(Arc::new(settings), TOKEN, Reader::of_this_program()?).await?;
+    let app = App::start(Arc::new(settings), TOKEN, Reader::of_this_program()).await?;
     let measured = interruptible(measure(&app)).await;
     app.stop(std::future::pending()).await;
     measured

@@ -23,7 +23,7 @@ async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
 
 /// Removes what standbys had on the disk, once they are gone.
 pub fn remove() {
-    let _ = std::fs::remove_dir_all(server::folder());
+    let _ = std::fs::remove_dir_all(server::path());
 }
 
 /// Where standbys are.
@@ -35,15 +35,15 @@ mod server {
         sync::OnceLock,
     };
 
-    pub fn folder() -> PathBuf {
+    pub fn path() -> PathBuf {
         std::env::temp_dir().join(format!("svc-bench-standby.{}", std::process::id()))
     }
 
     /// The folder of all standbys, which the user who runs them may enter.
-    pub fn work_dir() -> &'static Path {
+    pub fn folder() -> &'static Path {
         static FOLDER: OnceLock<PathBuf> = OnceLock::new();
         FOLDER.get_or_init(|| {
-            let folder = folder();
+            let folder = path();
             // Whatever is wrong with it, the standby's own folder cannot be made in it then, and says so.
             let _ = fs::create_dir(&folder);
             let _ = fs::set_permissions(&folder, fs::Permissions::from_mode(0o711));

@@ -59,7 +59,7 @@ impl Form {
             Form::Prefix => Some(r"^([a-zA-Z0-9_:.-]+\*?|\*)$"),
             Form::Word => Some("^[a-zA-Z0-9_.-]+$"),
             Form::Language => Some("^[a-zA-Z]+(-[a-zA-Z0-9]+)*$"),
-            Form::Iri => Some(r#"^[a-zA-Z][a-zA-Z0-9+.-]*:[^\s<>"{}|\\^`]+$"#),
+            Form::Iri => Some(r#"^[a-zA-Z][a-zA-Z0-9+.-]*:[^\x00-\x20\x7f-\x9f<>"{}|\\^`]*$"#),
             Form::Cursor => Some(r"^-?[0-9]{1,19}(\.[0-9]{1,19})*$"),
         }
     }
@@ -110,12 +110,9 @@ fn is_iri(text: &str) -> bool {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
             && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte))
     };
-    let fits =
-        |character: char| !character.is_whitespace() && !character.is_control() && !"<>\"{}|\\^`".contains(character);
-    text.len() <= 2048
-        && text
-            .split_once(':')
-            .is_some_and(|(scheme, rest)| is_scheme(scheme) && !rest.is_empty() && rest.chars().all(fits))
+    // RFC 3987 allows blanks other than the space, and a scheme with nothing behind it.
+    let fits = |character: char| !character.is_control() && !" <>\"{}|\\^`".contains(character);
+    text.len() <= 2048 && text.split_once(':').is_some_and(|(scheme, rest)| is_scheme(scheme) && rest.chars().all(fits))
 }
 
 /// The rows in one page of a list.
@@ -328,7 +325,9 @@ mod tests {
             (json!("urn:x:ä"), Constraint::Text(1, 2048, Form::Iri), true),
             (json!("author"), Constraint::Text(1, 2048, Form::Iri), false),
             (json!("1a:b"), Constraint::Text(1, 2048, Form::Iri), false),
-            (json!("a:"), Constraint::Text(1, 2048, Form::Iri), false),
+            (json!("a:"), Constraint::Text(1, 2048, Form::Iri), true),
+            (json!("http://e/New\u{a0}York/\u{3000}"), Constraint::Text(1, 2048, Form::Iri), true),
+            (json!("a:\u{85}"), Constraint::Text(1, 2048, Form::Iri), false),
             (json!("a:b c"), Constraint::Text(1, 2048, Form::Iri), false),
             (json!("a:<b>"), Constraint::Text(1, 2048, Form::Iri), false),
             (json!(format!("a:{}", "ä".repeat(1030))), Constraint::Text(1, 2048, Form::Iri), false),

@@ -92,7 +92,7 @@ codes! {
     /// The disk of the data folder or of the database is full; nothing was changed. A read may need room there too.
     StorageFull = "storage_full", 507, "Nothing more can be stored";
     /// The client could not reach the service, or could not read its answer.
-    Unreachable = "unreachable", 0, "The service could not be reached", ["sent"];
+    Unreachable = "unreachable", 0, "The service could not be reached", ["sent", "only_reads"];
 }
 
 // Written by hand: utoipa's derive cannot read a name that a macro passes on, and would list the Rust names instead.

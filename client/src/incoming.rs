@@ -9,16 +9,16 @@ pub struct Incoming {
     pub status: u16,
     pub headers: HeaderMap,
     response: reqwest::Response,
-    base: String,
+    called: Called,
     limit: usize,
     /// What the client knows of the store; an answer that comes in pieces adds to it.
     pub(crate) known: Known,
 }
 
 impl Incoming {
-    pub(crate) fn new(mut response: reqwest::Response, base: &str, limit: usize, known: Known) -> Incoming {
+    pub(crate) fn new(mut response: reqwest::Response, called: Called, limit: usize, known: Known) -> Incoming {
         let (status, headers) = (response.status().as_u16(), std::mem::take(response.headers_mut()));
-        Incoming { status, headers, response, base: base.to_owned(), limit, known }
+        Incoming { status, headers, response, called, limit, known }
     }
 
     /// A header's value as text.
@@ -28,8 +28,8 @@ impl Incoming {
 
     /// The body piece by piece, without a limit on its length.
     pub fn pieces(self) -> BoxStream<'static, Result<Bytes, Failure>> {
-        let base = self.base;
-        self.response.bytes_stream().map_err(move |error| lost(&base, &error)).boxed()
+        let called = self.called;
+        self.response.bytes_stream().map_err(move |error| called.lost(&error)).boxed()
     }
 
     /// Reads the whole body.
@@ -37,12 +37,12 @@ impl Incoming {
     /// # Errors
     /// [`Code::Unreachable`](crate::Code::Unreachable) if the body breaks off or is longer than the client accepts.
     pub async fn bytes(self) -> Result<Vec<u8>, Failure> {
-        let Incoming { mut response, base, limit, .. } = self;
+        let Incoming { mut response, called, limit, .. } = self;
         let mut bytes = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(|error| lost(&base, &error))? {
+        while let Some(piece) = response.chunk().await.map_err(|error| called.lost(&error))? {
             if bytes.len() + piece.len() > limit {
-                return Err(Failure::unreachable(format!("the answer from {base} is larger than {limit} bytes"))
-                    .with("sent", true));
+                let detail = format!("the answer from {} is larger than {limit} bytes", called.base);
+                return Err(called.failure(detail, true));
             }
             bytes.extend_from_slice(&piece);
         }
@@ -50,10 +50,23 @@ impl Incoming {
     }
 }
 
-/// The failure of a call that got no answer, or only part of one.
-pub(crate) fn lost(base: &str, error: &reqwest::Error) -> Failure {
-    // This says whether the service may have read the request: one that was never sent can safely be sent again.
-    Failure::unreachable(why_lost(base, error)).with("sent", !error.is_connect())
+/// What a failure tells of its call.
+pub(crate) struct Called {
+    pub base: String,
+    /// Whether the call changes nothing.
+    pub only_reads: bool,
+}
+
+impl Called {
+    /// The failure of a call that got no answer, or only part of one.
+    pub fn lost(&self, error: &reqwest::Error) -> Failure {
+        // This says whether the service may have read the request: one that was never sent can safely be sent again.
+        self.failure(why_lost(&self.base, error), !error.is_connect())
+    }
+
+    fn failure(&self, detail: String, sent: bool) -> Failure {
+        Failure::unreachable(detail).with("sent", sent).with("only_reads", self.only_reads)
+    }
 }
 
 /// Says why there is no answer, and which end to look at.

@@ -37,6 +37,11 @@ impl OperationInfo {
         self.docs.iter().map(|line| line.trim()).collect::<Vec<_>>().join("\n")
     }
 
+    /// Whether it changes nothing, so that a call whose answer was lost can be made again.
+    pub fn only_reads(&self) -> bool {
+        self.method == Method::GET || self.access == Access::Read
+    }
+
     /// Whether it is a search.
     pub fn searches(&self) -> bool {
         self.path.starts_with("/search/")

@@ -33,7 +33,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/ingest/file/{id}/frontier"   read_frontier(path: DocumentPath) -> Json<FrontierResponse>, or follow_frontier -> Events<FrontierResponse>, tool Read;
     /// Ends a file's ingestion: what waits fails as cancelled at once, what runs is stopped within 2 seconds.
     ///
-    /// If the file is being reprocessed, only that ends, and the tree that it has stays.
+    /// If the file is being reprocessed, only that ends, and the tree that it has stays. A file that has settled or failed stays so: only the
+    /// tasks that add to it end, such as those that extract facts. Those by which its settled texts are found as they are now go on in any case.
     POST   "/ingest/file/{id}/cancel"     cancel_ingest(path: DocumentPath) -> Accepted<CancelResponse>, access Write, tool Write;
     /// Ingests a stored file again, with other options, while the tree that it has stays searchable.
     ///
@@ -331,10 +332,14 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Reads one shape binding.
     GET    "/shape-bindings/{id}"         read_shape_binding(path: ShapeBindingPath) -> Json<ShapeBindingResponse>;
     /// Changes what becomes of a write that breaks the shape.
+    ///
+    /// A caller that may read the ontology takes over a binding that has ceased to hold, as if that caller had bound the shape; one that holds stays whose it was.
     PATCH  "/shape-bindings/{id}"         update_shape_binding(path: ShapeBindingPath, body: Json<ShapeBindingChange>) -> Json<ShapeBindingResponse>, access Write;
     /// Takes a binding away; the shape stays in its ontology.
     DELETE "/shape-bindings/{id}"         delete_shape_binding(path: ShapeBindingPath) -> NoContent, access Write;
     /// Holds the facts of one moment that the caller may read against a bound shape.
+    ///
+    /// A caller that may not read the ontology gets 404.
     POST   "/shape-bindings/{id}/validate" validate_shape(path: ShapeBindingPath, query: ValidationQuery) -> Json<ValidationReport>, fails [TooLarge], on Replica;
 
     /// Shows the most central documents of the graph that the caller may read.

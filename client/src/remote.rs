@@ -1,7 +1,7 @@
 //! The client over HTTP.
 use crate::{
     Body, Code, Failure, FileUpload, VERSION, VERSION_HEADER,
-    incoming::{Incoming, lost},
+    incoming::{Called, Incoming},
     meta::Meta,
     operation::{Call, Operation, OperationInfo, Outcome, Transport},
     position::{AFTER_HEADER, Known, NOW, POSITION_HEADER},
@@ -99,7 +99,7 @@ impl Remote {
             }
             UntypedBody::File(file) => file.attach(request).await?,
         };
-        let answer = self.answer(request.header(header::ACCEPT, "application/json")).await?;
+        let answer = self.answer(info, request.header(header::ACCEPT, "application/json")).await?;
         if !(200..300).contains(&answer.status) {
             return Err(refused(answer).await?);
         }
@@ -115,7 +115,8 @@ impl Remote {
         request.header(VERSION_HEADER, VERSION).bearer_auth(&self.token)
     }
 
-    async fn answer(&self, request: reqwest::RequestBuilder) -> Result<Incoming, Failure> {
+    async fn answer(&self, info: &OperationInfo, request: reqwest::RequestBuilder) -> Result<Incoming, Failure> {
+        let called = Called { base: self.base.clone(), only_reads: info.only_reads() };
         let demand = self.known.demand();
         let request = match &demand.after {
             Some(after) => request.header(AFTER_HEADER, after),
@@ -129,22 +130,23 @@ impl Remote {
                 Err(error) => Err(error),
             },
         };
-        let response = response.map_err(|error| lost(&self.base, &error))?;
+        let response = response.map_err(|error| called.lost(&error))?;
         let named = response.headers().get(POSITION_HEADER).and_then(|value| value.to_str().ok());
         if let Some(position) = named.and_then(|named| named.parse().ok()) {
             self.known.answered(&demand, position);
         }
-        Ok(Incoming::new(response, &self.base, self.answer_limit, self.known.clone()))
+        Ok(Incoming::new(response, called, self.answer_limit, self.known.clone()))
     }
 
     /// Sends a request whose answer has one of the statuses that mean success. This knows no types of an operation, so that it is compiled
     /// once.
     async fn success(
         &self,
+        info: &OperationInfo,
         request: reqwest::RequestBuilder,
         is_success: fn(u16) -> bool,
     ) -> Result<Incoming, Failure> {
-        let answer = self.answer(request).await?;
+        let answer = self.answer(info, request).await?;
         if is_success(answer.status) {
             return Ok(answer);
         }
@@ -162,7 +164,8 @@ impl<O: Operation> Transport<O> for Remote {
         let path = serde_json::to_value(&call.path).map_err(Failure::unreachable)?;
         let request = self.request(&O::INFO, &path).query(&call.query);
         let request = with_meta(request, &call.meta, O::Reply::accept());
-        let answer = self.success(call.body.attach(request).await?, O::Reply::is_success).await?;
+        let request = call.body.attach(request).await?;
+        let answer = self.success(&O::INFO, request, O::Reply::is_success).await?;
         O::Reply::receive(answer).await
     }
 }

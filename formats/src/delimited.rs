@@ -28,6 +28,11 @@ const VALUES: f64 = 0.8;
 const FEW_ROWS: usize = 5;
 /// A longer line without any delimiter is a sentence.
 const VALUE_CHARACTERS: usize = 100;
+/// A quote of a table with so many columns or more is a letter where what it holds is so many rows or more, or where it [`runs_on`] into
+/// other rows. How many lines are read until that is found out.
+const FEWEST_COLUMNS: usize = 3;
+const FEWEST_ROWS: usize = 2;
+const DOUBTED_LINES: usize = 64;
 
 /// The format that the name of a file promises, if it is a table's.
 pub(crate) fn by_name(name: &str) -> Option<Format> {
@@ -58,9 +63,14 @@ struct Shape {
     columns: usize,
     /// Whether the first line only names the delimiter, as spreadsheets write it: `sep=;`.
     is_named: bool,
+    /// Whether quotes hold values. They are letters otherwise.
+    is_quoted: bool,
 }
 
 impl Shape {
+    /// That of a table of one column.
+    const LIST: Self = Self { delimiter: b',', columns: 1, is_named: false, is_quoted: true };
+
     fn of(head: &str, whole: bool) -> Option<Self> {
         let head = head.trim_start_matches('\u{FEFF}');
         let head = match head.rfind('\n') {
@@ -74,18 +84,20 @@ impl Shape {
             return None;
         }
         if let Some((delimiter, rest)) = named(head) {
-            return Some(Self { delimiter, columns: Counts::of(rest, delimiter).columns.max(1), is_named: true });
+            let (counts, is_quoted) = Counts::of(rest, delimiter);
+            return Some(Self { delimiter, columns: counts.columns.max(1), is_named: true, is_quoted });
         }
-        let mut best: Option<(Counts, u8)> = None;
+        let mut best: Option<(Counts, Self)> = None;
         for delimiter in DELIMITERS {
-            let counts = Counts::of(head, delimiter);
+            let (counts, is_quoted) = Counts::of(head, delimiter);
             if counts.is_table() && best.as_ref().is_none_or(|(best, _)| counts.agreeing() > best.agreeing()) {
-                best = Some((counts, delimiter));
+                let columns = counts.columns;
+                best = Some((counts, Self { delimiter, columns, is_named: false, is_quoted }));
             }
         }
         match best {
-            Some((counts, delimiter)) => Some(Self { delimiter, columns: counts.columns, is_named: false }),
-            None => is_list(head).then_some(Self { delimiter: b',', columns: 1, is_named: false }),
+            Some((_, shape)) => Some(shape),
+            None => is_list(head).then_some(Self::LIST),
         }
     }
 }
@@ -102,7 +114,8 @@ struct Counts {
     rows: usize,
     /// The number of values that most rows have, or the first row if it has more.
     columns: usize,
-    /// How many rows have the number of values that most have.
+    /// The number of values that most rows have, and how many rows have it.
+    most: usize,
     same: usize,
     /// How many rows have two values or more, and no more than the first.
     within: usize,
@@ -112,10 +125,23 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(head: &str, delimiter: u8) -> Self {
-        let mut counts = Self { rows: 0, columns: 0, same: 0, within: 0, behind: 0, spaced: 0 };
+    /// How the rows agree, and whether quotes hold values. Many programs that put tabs between values write a quote as a letter: then more
+    /// rows agree if it is read as one.
+    fn of(head: &str, delimiter: u8) -> (Self, bool) {
+        let quoted = Self::read(head, delimiter, true);
+        if delimiter == b'\t' && head.contains('"') {
+            let plain = Self::read(head, delimiter, false);
+            if plain.most == quoted.most && plain.same * quoted.rows > quoted.same * plain.rows {
+                return (plain, false);
+            }
+        }
+        (quoted, true)
+    }
+
+    fn read(head: &str, delimiter: u8, is_quoted: bool) -> Self {
+        let mut counts = Self { rows: 0, columns: 0, most: 0, same: 0, within: 0, behind: 0, spaced: 0 };
         let mut by_columns: HashMap<usize, usize> = HashMap::new();
-        let mut fields = Fields::new(head.as_bytes(), delimiter, &Limits::default());
+        let mut fields = Fields::new(head.as_bytes(), delimiter, is_quoted, &Limits::default());
         let (mut columns, mut first) = (0, 0);
         // Memory cannot fail to be read, and a head is shorter than any limit.
         while let Ok(Some(last)) = fields.next() {
@@ -134,8 +160,8 @@ impl Counts {
         }
         // Of equally many rows, the wider ones count.
         let most = by_columns.into_iter().max_by_key(|&(columns, same)| (same, columns));
-        (counts.columns, counts.same) = most.unwrap_or_default();
-        counts.columns = counts.columns.max(first);
+        (counts.most, counts.same) = most.unwrap_or_default();
+        counts.columns = counts.most.max(first);
         counts
     }
 
@@ -186,15 +212,19 @@ impl<R: Read + Seek> Table<R> {
         source.by_ref().take(HEAD).read_to_end(&mut head)?;
         let head_text = charset::decode(&head).text;
         let shape = Shape::of(&head_text, length == head.len() as u64);
-        let shape = shape.unwrap_or(Shape { delimiter: b',', columns: 1, is_named: false });
+        let shape = shape.unwrap_or(Shape::LIST);
         Ok(Self { source, charset, shape, limits: limits.clone() })
     }
 
     pub(crate) fn rows(&mut self) -> Result<Rows<'_>, FormatError> {
-        let Shape { delimiter, columns, is_named } = self.shape;
+        let Shape { delimiter, columns, is_named, is_quoted } = self.shape;
         let bytes = self.charset.reader(&mut self.source)?;
+        let may_be_letter = delimiter == b'\t' && is_quoted && columns >= FEWEST_COLUMNS;
         let mut rows = Rows {
-            fields: Fields::new(bytes, delimiter, &self.limits),
+            fields: Fields {
+                doubted: may_be_letter.then_some(columns),
+                ..Fields::new(bytes, delimiter, is_quoted, &self.limits)
+            },
             delimiter: char::from(delimiter),
             columns: columns.min(MAX_COLUMN as usize),
         };
@@ -255,38 +285,135 @@ struct Fields<R> {
     buffer: Vec<u8>,
     length: usize,
     limits: Limits,
+    /// The number of columns where tabs part them and a quote may yet be a letter.
+    doubted: Option<usize>,
+    /// How many fields of its row are before the one that is read.
+    before: usize,
+    /// The field as it is written, as long as its quote is in doubt.
+    raw: Vec<u8>,
+    /// What is read once more, and how much of it was.
+    again: Vec<u8>,
+    again_at: usize,
 }
 
 impl<R: BufRead> Fields<R> {
-    fn new(source: R, delimiter: u8, limits: &Limits) -> Self {
-        let core = ReaderBuilder::new().delimiter(delimiter).build();
-        Self { source, core, buffer: vec![0; 1024], length: 0, limits: limits.clone() }
+    fn new(source: R, delimiter: u8, is_quoted: bool, limits: &Limits) -> Self {
+        let core = ReaderBuilder::new().delimiter(delimiter).quoting(is_quoted).build();
+        Self {
+            source,
+            core,
+            buffer: vec![0; 1024],
+            length: 0,
+            limits: limits.clone(),
+            doubted: None,
+            before: 0,
+            raw: Vec::new(),
+            again: Vec::new(),
+            again_at: 0,
+        }
     }
 
     /// Reads the next field, and says whether it is the last of its row; `None` at the end.
     fn next(&mut self) -> Result<Option<bool>, FormatError> {
         self.length = 0;
+        self.raw.clear();
+        let (mut doubted, mut lines) = (self.doubted, 0);
         loop {
-            let input = self.source.fill_buf()?;
+            let is_again = self.again_at < self.again.len();
+            let input = if is_again { &self.again[self.again_at..] } else { self.source.fill_buf()? };
             let (result, read, written) = self.core.read_field(input, &mut self.buffer[self.length..]);
-            self.source.consume(read);
+            if doubted.is_some() {
+                self.raw.extend_from_slice(&input[..read]);
+                lines += memchr::memchr_iter(b'\n', &input[..read]).count();
+            }
+            if is_again {
+                self.again_at += read;
+            } else {
+                self.source.consume(read);
+            }
             self.length += written;
+            let ended = match result {
+                ReadFieldResult::Field { record_end } => Some(record_end),
+                _ => None,
+            };
+            if let Some(columns) = doubted.filter(|_| lines >= DOUBTED_LINES || (lines > 0 && ended.is_some())) {
+                doubted = None;
+                let runs_on = |is_last| runs_on(&self.raw, columns, self.before, is_last);
+                if holds_rows(&self.raw, columns) || ended.is_some_and(runs_on) {
+                    self.read_again_without_quotes();
+                    continue;
+                }
+            }
             match result {
                 ReadFieldResult::InputEmpty => {}
                 ReadFieldResult::OutputFull => {
                     check_text(self.length, &self.limits)?;
                     self.buffer.resize(self.buffer.len() * 2, 0);
                 }
-                ReadFieldResult::Field { record_end } => return Ok(Some(record_end)),
+                ReadFieldResult::Field { record_end } => {
+                    self.before = if record_end { 0 } else { self.before + 1 };
+                    return Ok(Some(record_end));
+                }
                 ReadFieldResult::End => return Ok(None),
             }
         }
+    }
+
+    /// Begins the open field once more. Its quote is a letter, and so are all behind it.
+    fn read_again_without_quotes(&mut self) {
+        self.core = ReaderBuilder::new().delimiter(b'\t').quoting(false).build();
+        (self.again, self.again_at) = (std::mem::take(&mut self.raw), 0);
+        (self.doubted, self.length) = (None, 0);
     }
 
     /// The field that was read.
     fn field(&self) -> &[u8] {
         &self.buffer[..self.length]
     }
+}
+
+/// Whether a field is made of rows of so many columns. Its first and its last line are parts of rows.
+fn holds_rows(field: &[u8], columns: usize) -> bool {
+    let mut lines = field.split(|byte| *byte == b'\n');
+    lines.next();
+    lines.next_back();
+    let (mut all, mut rows) = (0_usize, 0);
+    for line in lines {
+        all += 1;
+        // Lines of a program begin with tabs, too.
+        rows += usize::from(!line.starts_with(b"\t") && memchr::memchr_iter(b'\t', line).count() + 1 == columns);
+    }
+    rows >= FEWEST_ROWS && rows as f64 >= AGREEING * all as f64
+}
+
+/// Whether a field, with so many before it in its row, goes through the end of that row into others: no other quote ends it as one ends a value,
+/// and each of its lines is a whole row, the first one with what is before the field and the last one with what is behind it.
+fn runs_on(field: &[u8], columns: usize, before: usize, is_last: bool) -> bool {
+    // Before the first field of a row is the end of the row before, and behind a field is what ends it.
+    let is_text = |byte: &u8| !matches!(byte, b'\r' | b'\n');
+    let start = field.iter().position(is_text).unwrap_or(field.len());
+    let end = field.iter().rposition(is_text).map_or(start, |last| last + 1);
+    let field = &field[start..end];
+    let field = if is_last { field } else { field.strip_suffix(b"\t").unwrap_or(field) };
+    let Some(held) = field.strip_prefix(b"\"").filter(|held| !is_closed(held)) else { return false };
+    let parts = |line: &[u8]| memchr::memchr_iter(b'\t', line).count() + 1;
+    let lines: Vec<&[u8]> = held.split(|byte| *byte == b'\n').collect();
+    let [first, between @ .., last] = &lines[..] else { return false };
+    before + parts(first) == columns
+        && between.iter().all(|line| parts(line) == columns)
+        && if is_last { parts(last) == columns } else { parts(last) < columns }
+}
+
+/// Whether the next quote that is not doubled is the last of what a quote holds.
+fn is_closed(held: &[u8]) -> bool {
+    let mut rest = held;
+    while let Some(at) = memchr::memchr(b'"', rest) {
+        match rest.get(at + 1) {
+            Some(b'"') => rest = &rest[at + 2..],
+            behind => return behind.is_none(),
+        }
+    }
+    false
 }
 
 #[cfg(test)]

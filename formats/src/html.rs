@@ -2,12 +2,13 @@
 //! are read in the same way.
 
 mod apart;
+mod formulas;
 mod images;
 mod tables;
 
 use crate::{Extraction, Format, FormatError, Limits, Pattern, Patterns, charset, text};
 use dom_smoothie::{Config, ParsePolicy, Readability, TextMode};
-use encoding_rs::Encoding;
+use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 pub(crate) use images::images;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use serde_json::Value;
@@ -81,7 +82,10 @@ impl Source {
     pub(crate) fn decode(bytes: &[u8], declared: Option<&str>) -> Self {
         let label = |label: &str| Encoding::for_label(label.as_bytes());
         let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
-        match marked.or_else(|| declared.and_then(label)).or_else(|| label(&in_head(bytes)?)) {
+        // A page whose beginning was read as bytes is not in units of two bytes, whatever it says.
+        let is_wide = |encoding: &&'static Encoding| *encoding == UTF_16LE || *encoding == UTF_16BE;
+        let named = || label(&in_head(bytes)?).filter(|encoding| !is_wide(encoding));
+        match marked.or_else(|| declared.and_then(label)).or_else(named) {
             Some(encoding) => {
                 let (text, encoding, _) = encoding.decode(bytes);
                 Self { html: charset::clean(&text), charset: encoding.name() }
@@ -181,6 +185,7 @@ impl Source {
                 note.rename("div");
             }
         }
+        formulas::write(&page);
         tables::square(&page);
         apart::keep(&page);
         // Of all blocks, a list of definitions counts least where the article is looked for.
@@ -506,9 +511,7 @@ fn in_head(bytes: &[u8]) -> Option<String> {
     let (_, rest) = head.split_once("charset")?;
     let rest = rest.trim_start().strip_prefix('=')?.trim_start().trim_start_matches(['"', '\'']);
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"-_:.".contains(c)).unwrap_or(rest.len());
-    // A page whose beginning was read as bytes is not in units of two bytes, whatever it says.
-    let name = &rest[..end];
-    Some(if name.starts_with("utf-16") { "utf-8".to_owned() } else { name.to_owned() })
+    Some(rest[..end].to_owned())
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ pub use lines::{Area, ReadLine};
 pub use members::{LeftOut, MemberHead, MemberPart, TakePart, members};
 pub use ole2::CompoundKind;
 pub use patterns::{Pattern, Patterns, UnknownPattern};
-pub use pdf::{PictureSize, Raster, ReadPage, join_lines};
+pub use pdf::{PictureSize, Raster, ReadPage, is_without_blanks, join_lines};
 pub use sections::{Section, sections};
 use std::io::{Read, Seek};
 pub use subtitles::{Cue, Subtitles, subtitles};

@@ -3,7 +3,10 @@
 //! Without its structure, the letters of a formula would mean something else, so an operand of more than letters and
 //! digits gets parentheses.
 
+mod mathml;
+
 use crate::xml::Element;
+pub(crate) use mathml::MathMl;
 
 /// The open elements of a formula; its text goes to its paragraph.
 #[derive(Debug, Default)]

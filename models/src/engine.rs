@@ -166,8 +166,12 @@ impl Engine {
         texts: Vec<String>,
         done: &Heard<'_>,
     ) -> Result<Vec<Embedding>, ModelError> {
-        let tokens = self.tokenize(texts, Lane::Document, self.info().doc_window, false).await?;
-        self.embed(&tokens, Lane::Document, self.shared.batch_size, done).await
+        self.embed_documents_in(Lane::Document, texts, done).await
+    }
+
+    /// Embeds as [`Self::embed_documents`] does, for somebody who waits: after waiting queries, and before waiting documents.
+    pub async fn embed_waited_for(&self, texts: Vec<String>) -> Result<Vec<Embedding>, ModelError> {
+        self.embed_documents_in(Lane::Pair, texts, &|_| ()).await
     }
 
     /// Returns the vector of a query, which goes before all waiting pairs and documents.
@@ -179,7 +183,8 @@ impl Engine {
     /// Returns the vectors of queries, in their order. Each has a pass of its own, so that its vector does not depend on the others. If one
     /// has more tokens than the window, the whole call is refused.
     pub async fn embed_queries(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
-        let tokens = self.tokenize(texts, Lane::Query, self.info().doc_window, false).await?;
+        let info = self.info();
+        let tokens = self.tokenize(texts, &info.query_prefix, info.doc_window, false).await?;
         let embeddings = self.embed(&tokens, Lane::Query, 1, &|_| ()).await?;
         Ok(embeddings.into_iter().map(|embedding| embedding.vector).collect())
     }
@@ -188,12 +193,12 @@ impl Engine {
     /// [`ModelInfo::token_window`] tokens, the whole call is refused. The answer takes 4 bytes a component: 0.8 MB for
     /// 512 tokens of 384 components.
     pub async fn token_vectors(&self, texts: Vec<String>) -> Result<Vec<TokenVectors>, ModelError> {
-        self.token_vectors_in(Lane::Document, texts).await
+        self.token_vectors_in(Lane::Document, &self.info().document_prefix, texts).await
     }
 
     /// Returns the vectors of a query's tokens. The query goes before all waiting pairs and documents.
     pub async fn query_token_vectors(&self, text: String) -> Result<TokenVectors, ModelError> {
-        let vectors = self.token_vectors_in(Lane::Query, vec![text]).await?;
+        let vectors = self.token_vectors_in(Lane::Query, &self.info().query_prefix, vec![text]).await?;
         vectors.into_iter().next().ok_or(ModelError::Stopped)
     }
 
@@ -229,9 +234,25 @@ impl Engine {
         self.shared.threads.queue.depth()
     }
 
-    async fn token_vectors_in(&self, lane: Lane, texts: Vec<String>) -> Result<Vec<TokenVectors>, ModelError> {
+    async fn embed_documents_in(
+        &self,
+        lane: Lane,
+        texts: Vec<String>,
+        done: &Heard<'_>,
+    ) -> Result<Vec<Embedding>, ModelError> {
         let info = self.info();
-        let tokens = self.tokenize(texts, lane, info.token_window, true).await?;
+        let tokens = self.tokenize(texts, &info.document_prefix, info.doc_window, false).await?;
+        self.embed(&tokens, lane, self.shared.batch_size, done).await
+    }
+
+    async fn token_vectors_in(
+        &self,
+        lane: Lane,
+        prefix: &str,
+        texts: Vec<String>,
+    ) -> Result<Vec<TokenVectors>, ModelError> {
+        let info = self.info();
+        let tokens = self.tokenize(texts, prefix, info.token_window, true).await?;
         let rows = self.run(&tokens, lane, Wanted::Rows, self.shared.token_batch_size, &|_| ()).await?;
         let width = info.native_width;
         let vectors = tokens.into_iter().zip(rows).map(|(tokens, mut values)| {
@@ -258,14 +279,14 @@ impl Engine {
     async fn tokenize(
         &self,
         texts: Vec<String>,
-        lane: Lane,
+        prefix: &str,
         limit: usize,
         with_offsets: bool,
     ) -> Result<Vec<Tokens>, ModelError> {
-        let shared = Arc::clone(&self.shared);
+        let (shared, prefix) = (Arc::clone(&self.shared), prefix.to_owned());
         let bytes = texts.iter().map(String::len).sum();
         passes::beside_the_runtime(bytes, move |is_cancelled| {
-            shared.tokenize(&texts, lane, limit, with_offsets, is_cancelled)
+            shared.tokenize(&texts, &prefix, limit, with_offsets, is_cancelled)
         })
         .await
     }
@@ -292,16 +313,11 @@ impl Shared {
     fn tokenize(
         &self,
         texts: &[String],
-        lane: Lane,
+        prefix: &str,
         limit: usize,
         with_offsets: bool,
         is_cancelled: &IsGone<'_>,
     ) -> Result<Vec<Tokens>, ModelError> {
-        let prefix = match lane {
-            Lane::Query => &self.info.query_prefix,
-            Lane::Document => &self.info.document_prefix,
-            Lane::Pair => unreachable!("a reranker reads pairs, and tokenises them itself"),
-        };
         let tokenize = |(index, text): (usize, &String)| {
             if is_cancelled() {
                 return Err(ModelError::Stopped);

@@ -21,11 +21,19 @@ pub enum ModelError {
     NotFetched { name: String, folder: PathBuf, source: FetchError },
 
     /// A file of the model is missing or cannot be read.
-    #[error("cannot read {}: {source}; the folder must hold config.json, tokenizer.json and model.safetensors", path.display())]
+    #[error(
+        "cannot read {}: {source}; the folder must hold config.json, tokenizer.json and model.safetensors, and `svc models fetch` \
+         fetches what it lacks of a model that is known by its name",
+        path.display()
+    )]
     Unreadable { path: PathBuf, source: std::io::Error },
 
     /// A file of the model has content that it must not have.
-    #[error("{} is not usable: {problem}; fetch the model's files again or choose another model", path.display())]
+    #[error(
+        "{} is not usable: {problem}; put a sound file there (of a model that is known by its name, delete its folder, and \
+         `svc models fetch` fetches it again), or choose another model",
+        path.display()
+    )]
     Corrupt { path: PathBuf, problem: String },
 
     /// A file was changed while it was being read.

@@ -4,7 +4,8 @@
 //! reqwest, and its 1.0 brings a second TLS stack and restarts a broken file from the beginning.
 //!
 //! A model is fetched into a folder next to its own, which is renamed once it is complete. So a model's folder is
-//! either complete or absent.
+//! either complete or absent, unless somebody took files out of it or put only some there: then what is missing, or is
+//! not as the hub has it, comes into it once all of that is here.
 
 mod checksum;
 mod client;
@@ -82,15 +83,16 @@ async fn fetch(
     settings: &HubSettings,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<(), FetchError> {
-    // An existing folder is either the user's own or complete; loading it says what is missing.
-    let Some(hub) = location.hub.as_ref().filter(|_| !location.folder.exists()) else { return Ok(()) };
+    // Of a complete folder nobody is asked whether it is still as the hub has it: other files would make other vectors.
+    let Some(hub) = location.hub.as_ref().filter(|_| !location.is_complete()) else { return Ok(()) };
+    let missing = || -> Vec<String> { location.missing().map(str::to_owned).collect() };
     if settings.offline {
-        return Err(FetchError::Offline);
+        return Err(FetchError::Offline { missing: missing() });
     }
     let mut client = HubClient::new(settings, hub.clone())?;
-    let place = Place::take(&location.folder).await?;
+    let place = Place::take(&location.folder).await.map_err(|error| error.of_place(missing()))?;
     // The process that held the place may have finished the fetch.
-    if location.folder.exists() {
+    if location.is_complete() {
         return Ok(());
     }
     for (file, is_required) in location.files() {
@@ -100,5 +102,5 @@ async fn fetch(
             done => done?,
         }
     }
-    place.finish()
+    place.finish(location.files().map(|(file, _)| file))
 }

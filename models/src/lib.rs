@@ -1,6 +1,6 @@
 //! Text embeddings on Burn: encoders, tokenizers, pooling and batching. This crate knows nothing of documents.
 //!
-//! [`fetch_model`] fetches a model's files if they are not on this machine. [`Engine::load`], which never uses the
+//! [`fetch_model`] fetches a model's files if they are not all on this machine. [`Engine::load`], which never uses the
 //! network, reads such a folder (`config.json`, `tokenizer.json`, `model.safetensors`) and starts the model's threads;
 //! the handle is cheap to clone. Every vector has unit length and [`VECTOR_WIDTH`] components. The vectors of a
 //! narrower model are padded with zeros, which leaves every cosine unchanged; a wider model is refused.

@@ -24,7 +24,7 @@ pub(crate) struct Location {
 
 impl Location {
     /// Resolves `model`: a name of the catalogue (or its hub id), a folder, or a hub id, in this order. A named model
-    /// that `models_dir` lacks is looked for among those that came with the program.
+    /// that `models_dir` lacks, or has only a part of, is looked for among those that came with the program.
     pub fn of(model: &str, models_dir: Option<&Path>) -> Result<Self, ModelError> {
         Self::in_either(model, models_dir, bundled_models_dir().as_deref())
     }
@@ -61,9 +61,9 @@ impl Location {
         Err(ModelError::UnknownModel { name: model.to_owned(), known })
     }
 
-    /// The same model in `bundled`, if it is whole there and has no folder in the models folder.
+    /// The same model in `bundled`, if it is whole there and not in the models folder.
     fn or_in(self, bundled: Option<&Path>) -> Self {
-        let Some((bundled, name)) = bundled.zip(self.folder.file_name()).filter(|_| !self.folder.exists()) else {
+        let Some((bundled, name)) = bundled.zip(self.folder.file_name()).filter(|_| !self.is_complete()) else {
             return self;
         };
         let there = Self { folder: bundled.join(name), ..self.clone() };
@@ -72,7 +72,13 @@ impl Location {
 
     /// Whether each file that the model needs exists.
     pub fn is_complete(&self) -> bool {
-        self.files().all(|(file, required)| !required || self.folder.join(file).is_file())
+        self.missing().next().is_none()
+    }
+
+    /// The files that the model needs and its folder lacks.
+    pub fn missing(&self) -> impl Iterator<Item = &str> {
+        let needed = self.files().filter(|(_, required)| *required).map(|(file, _)| file);
+        needed.filter(|file| !self.folder.join(file).is_file())
     }
 
     /// The model's files by their path in the folder, and whether each is required.
@@ -139,6 +145,8 @@ mod tests {
             sample::write_model(&there);
             put(own.clone());
             assert_eq!(folder(model), own, "the models folder goes first");
+            std::fs::remove_file(own.join("model.safetensors")).unwrap();
+            assert_eq!(folder(model), there, "what is in the models folder is not whole");
         }
     }
 

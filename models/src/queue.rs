@@ -6,7 +6,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Who waits for a pass. A person waits for a query, and for the pairs that a search has a reranker read, which take much
-/// longer; documents are embedded in the background.
+/// longer, as do the sentences of its results among which it looks for the nearest; documents are embedded in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     Query,

@@ -147,7 +147,7 @@ impl Cache {
         terms.iter().map(|term| known.get(&(index, term.clone())).copied()).collect()
     }
 
-    /// Forgets the ids of all terms, because the database was restored to a time before some of them existed.
+    /// Forgets the ids of all terms, because some were purged, or the database was restored to a time before some of them existed.
     pub fn forget_term_ids(&self) {
         lock(&self.terms).clear();
     }

@@ -75,7 +75,7 @@ async fn sources(client: &Client<Remote>, done: &SynthesizeResponse) -> Result<(
         None => {}
     }
     if done.truncated {
-        say!("(The answer ended because it was as long as it may be.)");
+        say!("(The answer was broken off: it was as long as it may be, or a filter ended it.)");
     }
     say!("");
     for source in &done.sources {

@@ -1,4 +1,5 @@
-//! `svc blobs`: where the stored bytes of files are. It works on the database itself, beside a service or without one.
+//! `svc blobs`: where the stored bytes of files are. It works on the database itself: on the embedded one beside a running service, on another also
+//! without one.
 mod moving;
 
 use super::{

@@ -9,9 +9,9 @@ mod rest;
 mod walk;
 
 use super::{
-    CliError, INTERRUPTED, SOME_FAILED,
+    CliError, INTERRUPTED, SOME_FAILED, client,
     output::{Output, count, one_line, say},
-    own_json, upload_client,
+    own_json,
 };
 use crate::{
     feed::{broker::place as broker_place, producer::Target},
@@ -54,11 +54,11 @@ pub struct BulkArguments {
 }
 
 impl BulkArguments {
-    /// Whether nothing is sent, taken or dropped.
-    pub fn only_looks(&self) -> bool {
+    /// Whether it shows what there is and does nothing else. What would be sent is known only by its exit code, once all of it is read.
+    pub fn only_lists(&self) -> bool {
         match &self.command {
             Some(BulkCommand::Dead(arguments)) => arguments.only_looks(),
-            None => self.send.dry_run,
+            None => false,
         }
     }
 }
@@ -102,7 +102,7 @@ struct SendArguments {
     /// Waits until what this run sent is ingested, and ends with 3 if some of it failed.
     #[arg(long)]
     wait: bool,
-    /// How long to wait while nothing happens, before what is left is left to the next run of the same command.
+    /// How long to wait while nothing happens, before the rest is left to the next run.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     patience: u64,
 }
@@ -247,7 +247,7 @@ pub async fn bulk(settings: &Settings, output: Output, arguments: BulkArguments)
             true => broker::send(&mut run, settings, keys, sources, arguments.again).await,
             false => {
                 run.known = Arc::new(run.journal.known(keys, true));
-                rest::send(&mut run, &upload_client(settings)?, sources).await
+                rest::send(&mut run, &client(settings)?, sources).await
             }
         }
     };

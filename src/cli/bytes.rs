@@ -1,16 +1,16 @@
 //! `svc bytes`: writes the stored bytes of a file.
 use super::{
     CliError,
+    destination::{Destination, Named},
     output::{Output, one_line, say},
+    patience::unless_silent,
 };
 use clap::Args;
-use futures_util::StreamExt;
+use futures_util::TryStreamExt;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::{
-    fs::{self, File, Permissions},
     io::{self, IsTerminal, Write},
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -19,14 +19,11 @@ use svc_client::{
     Client, Code, Failure, Meta, Remote, Validated,
     wire::{DocumentPath, is_content_hash},
 };
-use tempfile::NamedTempFile;
 
 /// How many times in a row a download may break off without having received a byte.
 const TRIES: u32 = 5;
 /// The most seconds between two of them, however many the service asks for.
 const LONGEST_PAUSE: u64 = 5;
-/// How many links may lead from one to the next.
-const LINKS: usize = 40;
 
 #[derive(Args)]
 pub struct BytesArguments {
@@ -44,7 +41,7 @@ pub async fn bytes(client: &Client<Remote>, output: Output, arguments: BytesArgu
                 "bytes are not written to a terminal: name a file with -o, or use a pipe".to_owned(),
             ));
         }
-        download(client, arguments.id, &mut io::stdout().lock()).await?;
+        download(client, arguments.id, &mut Named::new("standard output", io::stdout().lock())).await?;
         return Ok(ExitCode::SUCCESS);
     };
     let (media_type, size) = fetch(client, arguments.id, path).await?;
@@ -57,90 +54,12 @@ pub async fn bytes(client: &Client<Remote>, output: Output, arguments: BytesArgu
     Ok(ExitCode::SUCCESS)
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> CliError {
-    CliError::Other(format!("{}: {error}", path.display()))
-}
-
 /// Writes the bytes to a file.
 async fn fetch(client: &Client<Remote>, id: i64, path: &Path) -> Result<(String, u64), CliError> {
     let mut destination = Destination::begin_at(path)?;
     let done = download(client, id, &mut destination).await?;
     destination.end()?;
     Ok(done)
-}
-
-/// Where a command writes what it fetches.
-pub(super) enum Destination {
-    /// A file under another name, which nobody else has, beside the one that it gets once it is complete.
-    File { part: NamedTempFile, path: PathBuf },
-    /// A pipe, a device or the like, into which is written as it is.
-    Open(File),
-}
-
-impl Destination {
-    pub(super) fn begin_at(path: &Path) -> Result<Destination, CliError> {
-        let unwritable = |error: io::Error| unwritable(path, &error);
-        let mode = match fs::metadata(path) {
-            Ok(facts) if !facts.is_file() => {
-                let file = fs::OpenOptions::new().write(true).open(path).map_err(unwritable)?;
-                return Ok(Destination::Open(file));
-            }
-            Ok(facts) => Some(facts.permissions().mode() & 0o777),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(unwritable(error)),
-        };
-        let path = behind_links(path).map_err(unwritable)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".");
-        let part = tempfile::Builder::new()
-            .prefix(&name)
-            .suffix(".part")
-            .permissions(Permissions::from_mode(mode.unwrap_or(0o666)))
-            .tempfile_in(folder)
-            .map_err(unwritable)?;
-        // The mask of the process, which a new file heeds, may have taken rights away from the one before.
-        if let Some(mode) = mode {
-            part.as_file().set_permissions(Permissions::from_mode(mode)).map_err(unwritable)?;
-        }
-        Ok(Destination::File { part, path })
-    }
-
-    /// Gives a complete file its name.
-    pub(super) fn end(self) -> Result<(), CliError> {
-        let Destination::File { part, path } = self else { return Ok(()) };
-        part.as_file().sync_all().map_err(|error| unwritable(&path, &error))?;
-        part.persist(&path).map(drop).map_err(|failed| unwritable(&path, &failed.error))
-    }
-}
-
-impl Write for Destination {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Destination::File { part, .. } => part.as_file_mut().write(bytes),
-            Destination::Open(file) => file.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Destination::File { part, .. } => part.as_file_mut().flush(),
-            Destination::Open(file) => file.flush(),
-        }
-    }
-}
-
-/// Where a path leads through links, also if there is nothing yet behind the last one.
-fn behind_links(path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_owned();
-    for _ in 0..LINKS {
-        match fs::read_link(&path) {
-            Ok(to) => path = path.parent().unwrap_or(Path::new("")).join(to),
-            // What is no link is the end.
-            Err(_) => return Ok(path),
-        }
-    }
-    Err(io::Error::other("too many links lead from one to the next"))
 }
 
 fn damaged(id: i64) -> CliError {
@@ -161,7 +80,14 @@ pub(super) async fn download(
     loop {
         let range = tag.as_ref().map(|_| format!("bytes={written}-"));
         let meta = Meta { range, if_range: tag.clone(), ..Meta::default() };
-        let broke_off = match client.given(meta).read_bytes(DocumentPath { id }).await {
+        let given = client.given(meta);
+        let asked = given.read_bytes(DocumentPath { id });
+        let answer = match tag {
+            None => asked.await,
+            // The service has them at hand.
+            Some(_) => unless_silent(asked).await,
+        };
+        let broke_off = match answer {
             Ok(answer) => {
                 let etag = answer.etag().to_owned();
                 let Validated::Modified { value: mut file, .. } = answer else {
@@ -172,16 +98,18 @@ pub(super) async fn download(
                 }
                 tag = Some(etag);
                 loop {
-                    match file.bytes.next().await {
-                        Some(Ok(piece)) => {
+                    match unless_silent(file.bytes.try_next()).await {
+                        Ok(Some(piece)) => {
                             out.write_all(&piece)?;
                             hash.update(&piece);
                             written += piece.len() as u64;
                             tries = 0;
                         }
-                        Some(Err(failure)) => break failure,
-                        None if written < file.size => break Failure::new(Code::Unreachable, "the download broke off"),
-                        None => {
+                        Err(failure) => break failure,
+                        Ok(None) if written < file.size => {
+                            break Failure::new(Code::Unreachable, "the download broke off");
+                        }
+                        Ok(None) => {
                             out.flush()?;
                             let expected = tag.as_deref().map(|tag| tag.trim_start_matches("W/").trim_matches('"'));
                             let found = format!("sha256:{}", hex::encode(hash.finalize()));
@@ -204,5 +132,50 @@ pub(super) async fn download(
         let told = broke_off.members.get("retry_after").and_then(serde_json::Value::as_u64).unwrap_or_default();
         let pause = Duration::from_millis(200) * tries;
         tokio::time::sleep(pause.max(Duration::from_secs(told.min(LONGEST_PAUSE)))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::{FutureExt, StreamExt, future, stream};
+    use std::sync::{Arc, Mutex};
+
+    const WHOLE: &str = "The heron waits in the shallows.";
+    const HALF: usize = 10;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_download_in_the_middle_of_which_the_service_falls_silent_goes_on_from_there() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let heard = asked.clone();
+        let service = move |request: http::Request<reqwest::Body>| {
+            let range = request.headers().get("range").map(|range| range.to_str().unwrap().to_owned());
+            let mut heard = heard.lock().unwrap();
+            heard.push(range);
+            let tag = format!("\"sha256:{}\"", hex::encode(Sha256::digest(WHOLE)));
+            let answer = http::Response::builder().header("etag", tag);
+            match heard.len() {
+                1 => {
+                    let said = stream::iter([Ok(&WHOLE[..HALF])]).chain(stream::pending::<io::Result<&'static str>>());
+                    let answer = answer.header("content-length", WHOLE.len());
+                    future::ready(answer.body(reqwest::Body::wrap_stream(said)).unwrap()).boxed()
+                }
+                2 => future::pending().boxed(),
+                _ => {
+                    let range = format!("bytes {HALF}-{}/{}", WHOLE.len() - 1, WHOLE.len());
+                    let answer = answer.status(206).header("content-range", range);
+                    future::ready(answer.body(reqwest::Body::from(&WHOLE[HALF..])).unwrap()).boxed()
+                }
+            }
+        };
+        // Another test of this process may have set it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client(Remote::new("http://service", "", reqwest::Client::new()).sent_by(Arc::new(service)));
+        let (mut out, hour) = (Vec::new(), Duration::from_secs(3_600));
+        let done = tokio::time::timeout(hour, download(&client, 1, &mut out)).await.unwrap().unwrap();
+        assert_eq!(done, ("application/octet-stream".to_owned(), WHOLE.len() as u64));
+        assert_eq!(out, WHOLE.as_bytes());
+        let goes_on = Some(format!("bytes={HALF}-"));
+        assert_eq!(*asked.lock().unwrap(), [None, goes_on.clone(), goes_on]);
     }
 }

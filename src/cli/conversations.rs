@@ -6,7 +6,11 @@ use super::{
 };
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
-use std::{io::Read, path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, Read},
+    path::PathBuf,
+    process::ExitCode,
+};
 use svc_client::{
     Client, Json, Remote,
     wire::{NewConversation, Settled, WaitQuery},
@@ -48,14 +52,22 @@ struct ImportArguments {
     wait: bool,
 }
 
-fn read(path: &PathBuf) -> std::io::Result<String> {
-    let mut text = String::new();
-    let source: Box<dyn Read> = match path.as_os_str() == "-" {
-        true => Box::new(std::io::stdin()),
-        false => Box::new(std::fs::File::open(path)?),
-    };
-    source.take(BYTES + 1).read_to_string(&mut text)?;
-    Ok(text)
+fn read(path: &PathBuf) -> io::Result<String> {
+    match path.as_os_str() == "-" {
+        true => text(io::stdin()),
+        false => text(std::fs::File::open(path)?),
+    }
+}
+
+/// A text, of which no more is read than is taken.
+fn text(source: impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    source.take(BYTES + 1).read_to_end(&mut bytes)?;
+    // This comes first, because a text that is cut off may end within a character.
+    if bytes.len() as u64 > BYTES {
+        return Err(io::Error::other(format!("it has more than {BYTES} bytes; import it in parts")));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 pub async fn conversation(
@@ -69,9 +81,6 @@ pub async fn conversation(
     let text = tokio::task::spawn_blocking(move || read(&file)).await;
     let text = text.map_err(|error| CliError::Other(error.to_string()))?;
     let text = text.map_err(|error| CliError::Other(format!("{named}: {error}")))?;
-    if text.len() as u64 > BYTES {
-        return Err(CliError::Other(format!("{named} has more than {BYTES} bytes; import it in parts")));
-    }
     let new = NewConversation {
         content: Some(text),
         title,
@@ -93,4 +102,23 @@ pub async fn conversation(
         }
     }
     Ok(if made.settled == Settled::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_too_long_is_said_to_be_that_also_where_it_is_cut_within_a_character() {
+        let most = usize::try_from(BYTES).unwrap();
+        for (source, says) in [
+            ("é".repeat(most / 2 + 1).into_bytes(), "more than 8388608 bytes"),
+            (vec![b'a'; most + 1], "more than 8388608 bytes"),
+            (vec![0xff; 3], "not UTF-8"),
+        ] {
+            let said = text(source.as_slice()).unwrap_err().to_string();
+            assert!(said.contains(says), "{said}");
+        }
+        assert_eq!(text("é".repeat(most / 2).as_bytes()).unwrap().len(), most);
+    }
 }

@@ -4,6 +4,7 @@ use super::{
     listing::Listing,
     output::{Output, one_line, say},
 };
+use crate::usetype::Usetype;
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -72,7 +73,9 @@ pub async fn get(client: &Client<Remote>, output: Output, arguments: IdArguments
             say!("document {}: {title} [{}], ETag {etag}", document.id, document.settled);
             if document.content.is_empty() {
                 let id = document.id;
-                say!("(no text of its own: `svc tree {id}` shows the parts that hold it, `svc bytes {id}` the file)");
+                let is_file = Usetype::named(&document.usetype).is_some_and(Usetype::has_bytes);
+                let file = if is_file { format!(", `svc bytes {id}` the file") } else { String::new() };
+                say!("(no text of its own: `svc tree {id}` shows the parts that hold it{file})");
             }
             for line in document.content.lines() {
                 say!("{}", line.replace(char::is_control, " "));

@@ -27,7 +27,7 @@ pub struct EventsArguments {
     /// Only these kinds, with commas between them; `ingest.*` stands for all whose name begins so.
     #[arg(long, value_name = "KINDS")]
     kinds: Option<String>,
-    /// Only what happens at or under this document.
+    /// Only what happens at or under this document, and what moves away from under it.
     #[arg(long, value_name = "ID")]
     root: Option<i64>,
     /// Also the nodes of files, as they settle.

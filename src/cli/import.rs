@@ -38,7 +38,7 @@ pub struct ImportArguments {
     /// The document under which what has no parent is put.
     #[arg(long = "under", alias = "parent", value_name = "ID")]
     parent: Option<i64>,
-    /// Has these documents embedded before those of a lower priority: -100 to 100.
+    /// Has the documents of a file embedded before those of a lower priority: -100 to 100.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true, value_parser = value_parser!(i32).range(-100..=100))]
     priority: i32,
 }
@@ -62,6 +62,11 @@ struct Summary {
 
 pub async fn import(client: &Client<Remote>, output: Output, arguments: ImportArguments) -> Result<ExitCode, CliError> {
     if arguments.file.is_dir() {
+        if arguments.priority != 0 {
+            let says =
+                "--priority is for a file: what a folder brings in is embedded with the priority 0, if it has to be";
+            return Err(CliError::Other(says.to_owned()));
+        }
         return archive::import(client, output, &arguments.file, arguments.parent).await;
     }
     let bar = ProgressBar::no_length();

@@ -171,6 +171,10 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
     };
     match done {
         None => {
+            // What ended until then is said nowhere else, and neither are the ids of the others.
+            if !reports.is_empty() {
+                tell(output, &reports, started.elapsed())?;
+            }
             let open = reports.iter().filter(|report| report.state == FileState::InFlight).count();
             crate::cli::output::tell!(
                 "{open} files continue in the background: `svc status` shows the queue, `svc cancel ID` ends one"
@@ -188,7 +192,13 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
         }
         Some(Ok(())) => {}
     }
-    explain(client, &mut reports).await?;
+    // What is known of the files is told also to whoever does not wait for this.
+    tokio::select! {
+        () = explain(client, &service, &mut reports) => {}
+        _ = tokio::signal::ctrl_c() => {
+            crate::cli::output::tell!("stopped before it was known why each file failed: the evidence of a document says it");
+        }
+    }
     tell(output, &reports, started.elapsed())?;
     let bad = reports
         .iter()
@@ -285,7 +295,7 @@ async fn follow_all(client: &Client<Remote>, reports: &mut [Report], bar: &Progr
         bar.set_message(format!("ingesting, {} nodes settled", settled.get() + frontier.nodes_settled));
     };
     while let Some(first) = open.keys().next().copied() {
-        let mut followed = pin!(follow(client, first, seen));
+        let mut followed = pin!(follow(client, first, bar, seen));
         while open.contains_key(&first) {
             let (id, frontier) = tokio::select! {
                 frontier = &mut followed => (first, frontier?),
@@ -343,11 +353,21 @@ fn take(report: &mut Report, frontier: FrontierResponse) {
     report.warnings = frontier.warnings;
 }
 
-/// Looks up why the failed files failed.
-async fn explain(client: &Client<Remote>, reports: &mut [Report]) -> Result<(), CliError> {
+/// Looks up why the failed files failed. What is known of the files is told in any case.
+async fn explain(client: &Client<Remote>, service: &Presence, reports: &mut [Report]) {
     for report in reports.iter_mut().filter(|report| report.state == FileState::Failed) {
         let Some(id) = report.document_id else { continue };
-        let mut evidence = client.read_evidence(DocumentPath { id }).await?.evidence;
+        let mut evidence = match service.patient(async || client.read_evidence(DocumentPath { id }).await).await {
+            Ok(read) => read.evidence,
+            Err(failure) if failure.code == Code::NotFound => {
+                report.state = FileState::Deleted;
+                continue;
+            }
+            Err(failure) => {
+                crate::cli::output::tell!("the service does not say why files failed: {failure}");
+                return;
+            }
+        };
         let attempts = evidence.remove("attempts").unwrap_or_default();
         let attempts: Vec<Attempt> = serde_json::from_value(attempts).unwrap_or_default();
         let failed = |attempt: &&Attempt| {
@@ -359,7 +379,6 @@ async fn explain(client: &Client<Remote>, reports: &mut [Report]) -> Result<(), 
             format!("{message} ({}, {error_type})", attempt.task_type)
         });
     }
-    Ok(())
 }
 
 fn tell(output: Output, reports: &[Report], elapsed: Duration) -> Result<(), CliError> {

@@ -1,7 +1,7 @@
 //! The command line of `svc-batch-worker`.
 use super::{
     CliError, not_withdrawn,
-    output::{Output, say},
+    output::{Output, go_on_unread, say},
     run_to_end,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 use clap::{Args, Parser, Subcommand};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     pin::{Pin, pin},
     process::ExitCode,
@@ -36,10 +36,10 @@ const REST: Duration = Duration::from_secs(60);
 /// The pause after the database could not be asked.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Has summaries made by the batch interface of a provider, at about half the price and within a day.
+/// Has summaries made, and facts extracted, by the batch interface of a provider, at about half the price and within a day.
 ///
-/// Give `summarize:llm` a badge (SVC_TASK_BADGES) that only this worker has: a worker without a badge takes every task, and calls the language model
-/// itself.
+/// Give `summarize:llm` and `extract:facts` a badge (SVC_TASK_BADGES) that only this worker has: a worker without a badge takes every task, and calls
+/// the language model itself.
 #[derive(Parser)]
 #[command(name = "svc-batch-worker", version)]
 struct Arguments {
@@ -152,7 +152,7 @@ pub fn batch_worker_main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::parse();
-    match secrets::withdrawn_environment() {
+    match secrets::withdrawn_environment(None) {
         Ok(environment) => run_to_end("svc-batch-worker", run(arguments, environment)),
         Err(error) => not_withdrawn("svc-batch-worker", &error),
     }
@@ -189,6 +189,8 @@ async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Res
             Ok(ExitCode::SUCCESS)
         }
         Command::Stalled { hours, json } => {
+            // Its exit code says more than that it is done.
+            go_on_unread();
             let patience = hours.map_or(settings.batch_stall, |hours| Duration::from_secs_f64(hours * 3600.0));
             let mut stalled = batches(&settings, patience).await?;
             stalled.retain(|batch| batch.stalled);
@@ -239,6 +241,7 @@ fn mock_store(settings: &Settings, named: Option<PathBuf>) -> PathBuf {
 }
 
 async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
+    logging::tell_of_file(&settings);
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
@@ -248,7 +251,7 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
     if !run.badge.is_empty() {
         role.badges.clone_from(&run.badge);
     }
-    let reader = Reader::of_this_program()?.confined(&settings);
+    let reader = Reader::of_this_program().confined(&settings);
     let joining = async {
         let backend = Backend::join(&settings).await?;
         store::database::check_writable(&backend.pool).await.map_err(AppError::from)?;
@@ -297,7 +300,7 @@ async fn work(settings: Arc<Settings>, run: Run) -> Result<ExitCode, CliError> {
     };
     let (embedder, coming) = loaded?;
     let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader);
-    let service = service.with_batching(batching).with_coming(coming);
+    let service = service.with_batching(batching).with_coming(coming).with_language().await.map_err(AppError::from)?;
     let (wake, lease) = (service.wake.clone(), service.settings.worker_lease);
     let tools = service.tools();
     let together = Together::new(&role, tools.clone());
@@ -481,23 +484,36 @@ async fn batches(settings: &Settings, patience: Duration) -> Result<Vec<LlmBatch
     batches.map_err(|error| CliError::Other(format!("the batches cannot be read: {error}")))
 }
 
+/// Requests the end of all of these batches, or of none if an error ends it.
 async fn cancel(settings: &Settings, ids: Vec<i64>, all: bool) -> Result<ExitCode, CliError> {
     let backend = Backend::join(settings).await?;
     backend.check_schema().await?;
     let cancelled = async {
-        let mut conn = backend.pool.acquire().await?;
-        let ids = if all { store::llm_batches::not_ended(&mut conn).await? } else { ids };
+        let nothing = |error: sqlx::Error| CliError::Other(format!("nothing was cancelled: {error}"));
+        let mut tx = store::transaction::begin(&backend.pool).await.map_err(nothing)?;
+        let ids = if all { store::llm_batches::not_ended(&mut tx).await.map_err(nothing)? } else { ids };
+        // Two of these that lock the same batches do so in the same order.
+        let ids: BTreeSet<i64> = ids.into_iter().collect();
         let mut unknown = Vec::new();
         for id in &ids {
-            if !store::llm_batches::cancel(&mut conn, *id).await? {
+            if !store::llm_batches::cancel(&mut tx, *id).await.map_err(nothing)? {
                 unknown.push(*id);
             }
         }
-        Ok::<_, sqlx::Error>((ids.len() - unknown.len(), unknown))
+        tx.commit().await.map_err(|error| {
+            let remedy = "`svc-batch-worker status` shows it, and the same command again does no harm";
+            CliError::Other(format!("it is not known whether the batches will end: {error}; {remedy}"))
+        })?;
+        let count = ids.len() - unknown.len();
+        if all {
+            // What has ended meanwhile is as it was to be.
+            unknown.clear();
+        }
+        Ok::<_, CliError>((count, unknown))
     }
     .await;
     backend.stop().await;
-    let (count, unknown) = cancelled.map_err(|error| CliError::Other(format!("nothing was cancelled: {error}")))?;
+    let (count, unknown) = cancelled?;
     if count > 0 {
         say!("batches that will end: {count}; svc-batch-worker run tells their provider");
     }

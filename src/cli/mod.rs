@@ -11,6 +11,7 @@ mod cancel;
 mod cells;
 mod config;
 mod conversations;
+mod destination;
 mod documents;
 mod edits;
 mod embed;
@@ -63,6 +64,7 @@ use crate::{
 use clap::{CommandFactory, Parser, Subcommand};
 pub use llm_batches::batch_worker_main;
 use output::Output;
+use serde_json::Value;
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 use svc_client::{Client, Code, Failure, Remote, wire::OwnJson};
 pub use worker::worker_main;
@@ -80,7 +82,8 @@ struct Arguments {
     #[arg(long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
     /// The token to send, the owner's or a principal's [default: SVC_TOKEN, else SVC_API_TOKEN, else the owner token that
-    /// `svc serve` made and keeps in the data folder]; for `svc serve` the owner token.
+    /// `svc serve` made and keeps in the data folder]; for `svc serve` the owner token. Other users of the machine can read the arguments of a
+    /// command while it runs, so SVC_TOKEN keeps a token better; `svc serve` takes it out of its own at once.
     #[arg(long, global = true, value_name = "TOKEN")]
     token: Option<String>,
     /// Prints JSON lines, the default for a pipe.
@@ -214,9 +217,9 @@ enum Command {
 impl Command {
     /// Whether the command works on while it prints, or has more to say by its exit code than that it is done. Of those that also list, such as
     /// `svc facts`, a change is over before anything is printed of it.
-    fn changes_something(&self) -> bool {
+    fn goes_on_unread(&self) -> bool {
         match self {
-            Command::Bulk(arguments) => !arguments.only_looks(),
+            Command::Bulk(arguments) => !arguments.only_lists(),
             Command::Ingest(_)
             | Command::Fetch(_)
             | Command::Export(_)
@@ -241,6 +244,8 @@ impl Command {
             | Command::Reindex(_)
             | Command::Lint(_)
             | Command::Shapes(_)
+            | Command::Path(_)
+            | Command::Status
             | Command::Migrate(_) => true,
             _ => false,
         }
@@ -296,7 +301,16 @@ fn with_next_step(failure: &Failure) -> String {
                 .to_owned()
         }
         Code::Unreachable if failure.status == 0 => {
-            format!("{}: start `svc serve`, or set SVC_URL to its address", failure.detail)
+            let says = |member: &str| failure.members.get(member).and_then(Value::as_bool);
+            match (says("sent"), says("only_reads")) {
+                (Some(false), _) => format!("{}: start `svc serve`, or set SVC_URL to its address", failure.detail),
+                (Some(true), Some(false)) => format!(
+                    "{}; what was asked for may have been carried out all the same: look before you repeat it",
+                    failure.detail
+                ),
+                // It changes nothing, or an answer came, which says itself what is wrong with it.
+                _ => failure.detail.clone(),
+            }
         }
         _ => failure.to_string(),
     }
@@ -316,7 +330,7 @@ pub fn main(types: TaskTypes) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let environment = match arguments.command {
-        Command::Serve => match secrets::withdrawn_environment() {
+        Command::Serve => match secrets::withdrawn_environment(arguments.token.as_deref()) {
             Ok(environment) => environment,
             Err(error) => return not_withdrawn("svc", &error),
         },
@@ -368,17 +382,17 @@ async fn run(
     environment.extend(arguments.token.map(|token| (name.to_owned(), token)));
     let settings = Settings::load(arguments.config.as_deref(), environment.into_iter())?;
     let output = Output::choose(arguments.json, arguments.table);
-    if arguments.command.changes_something() {
+    if arguments.command.goes_on_unread() {
         output::go_on_unread();
     }
     match arguments.command {
         Command::Serve => serve::serve(settings, types).await,
-        Command::Ingest(arguments) => ingest::ingest(&upload_client(&settings)?, output, arguments).await,
+        Command::Ingest(arguments) => ingest::ingest(&client(&settings)?, output, arguments).await,
         Command::Bulk(arguments) => bulk::bulk(&settings, output, arguments).await,
-        Command::Fetch(arguments) => fetch::fetch(&upload_client(&settings)?, output, arguments).await,
-        Command::Export(arguments) => archive::export(&upload_client(&settings)?, output, arguments).await,
-        Command::Import(arguments) => import::import(&upload_client(&settings)?, output, arguments).await,
-        Command::Analyze(arguments) => plan::analyze(&upload_client(&settings)?, output, arguments).await,
+        Command::Fetch(arguments) => fetch::fetch(&client(&settings)?, output, arguments).await,
+        Command::Export(arguments) => archive::export(&client(&settings)?, output, arguments).await,
+        Command::Import(arguments) => import::import(&client(&settings)?, output, arguments).await,
+        Command::Analyze(arguments) => plan::analyze(&client(&settings)?, output, arguments).await,
         Command::Explain(arguments) => plan::explain(&client(&settings)?, output, arguments).await,
         Command::Reprocess(arguments) => reprocess::reprocess(&client(&settings)?, output, arguments).await,
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
@@ -415,9 +429,9 @@ async fn run(
         Command::Cells(arguments) => cells::cells(&client(&settings)?, output, arguments).await,
         Command::Access(arguments) => access::access(&client(&settings)?, output, arguments).await,
         Command::Events(arguments) => events::events(&client(&settings)?, output, arguments).await,
-        Command::Status => status::status(&client(&settings)?, output).await,
+        Command::Status => status::status(&prompt_client(&settings)?, output).await,
         Command::Models(arguments) => models::models(&settings, &client(&settings)?, output, arguments).await,
-        Command::Mcp => mcp::mcp(&settings, upload_client(&settings)?).await,
+        Command::Mcp => mcp::mcp(&settings, client(&settings)?).await,
         Command::Embed(arguments) => embed::embed(&settings, output, arguments).await,
         Command::Config(arguments) => config::config(&settings, output, &arguments),
         Command::Backup(arguments) => backup::backup(&settings, output, &arguments).await,
@@ -433,7 +447,7 @@ async fn run(
 
 /// A service that takes longer to connect counts as gone.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// A service that pauses longer within an answer counts as gone.
+/// A connection on which nothing arrives that was sent counts as gone after this time, and so does a service that is silent where it must not be.
 const SILENT_FOR: Duration = Duration::from_secs(180);
 
 /// The most values of JSON in a call for many documents: any service takes as many, however small its bodies are.
@@ -445,7 +459,7 @@ fn values(line: &[u8]) -> usize {
 }
 
 /// What an argument gives as JSON, such as ingest options; a key that stands twice is refused, because only one of the values could be sent.
-fn own_json(argument: &str, text: Option<&str>) -> Result<Option<serde_json::Value>, CliError> {
+fn own_json(argument: &str, text: Option<&str>) -> Result<Option<Value>, CliError> {
     let read = text.map(serde_json::from_str::<OwnJson>).transpose();
     let read = read.map_err(|error| {
         let what = if error.is_data() { "" } else { " is not JSON" };
@@ -454,28 +468,40 @@ fn own_json(argument: &str, text: Option<&str>) -> Result<Option<serde_json::Val
     Ok(read.and_then(|OwnJson(value)| value))
 }
 
-/// The client for the service that the settings name.
+/// The client for the service that the settings name. It waits for as long as the service works: that has limits of its own, which this side does not
+/// know, and carries a change out although nobody waits for it.
 fn client(settings: &Settings) -> Result<Client<Remote>, CliError> {
-    client_with(settings, http_builder(settings).read_timeout(SILENT_FOR))
+    Ok(client_by(settings, waiting(settings)?))
 }
 
-/// The same for uploads, which are answered once everything is sent, however long that takes. A connection on which
-/// nothing moves ends.
-fn upload_client(settings: &Settings) -> Result<Client<Remote>, CliError> {
-    client_with(settings, http_builder(settings).tcp_user_timeout(SILENT_FOR))
+/// The same for what the service answers at once, so that one that hangs counts as gone.
+fn prompt_client(settings: &Settings) -> Result<Client<Remote>, CliError> {
+    Ok(client_by(settings, prompt(settings)?))
+}
+
+fn waiting(settings: &Settings) -> Result<reqwest::Client, CliError> {
+    built(http_builder(settings))
+}
+
+fn prompt(settings: &Settings) -> Result<reqwest::Client, CliError> {
+    built(http_builder(settings).read_timeout(SILENT_FOR))
 }
 
 fn http_builder(settings: &Settings) -> reqwest::ClientBuilder {
     let http = reqwest::Client::builder()
         .connect_timeout(CONNECT_WITHIN)
+        .tcp_user_timeout(SILENT_FOR)
         // A redirect drops the token, and makes a read of what was a change.
         .redirect(reqwest::redirect::Policy::none());
     // A proxy from the environment is meant for other machines, and must not see the token.
     if is_this_machine(&settings.service_url()) { http.no_proxy() } else { http }
 }
 
-fn client_with(settings: &Settings, http: reqwest::ClientBuilder) -> Result<Client<Remote>, CliError> {
-    let http = http.build().map_err(|error| CliError::Other(format!("the HTTP client cannot start: {error}")))?;
+fn built(http: reqwest::ClientBuilder) -> Result<reqwest::Client, CliError> {
+    http.build().map_err(|error| CliError::Other(format!("the HTTP client cannot start: {error}")))
+}
+
+fn client_by(settings: &Settings, http: reqwest::Client) -> Client<Remote> {
     let url = settings.service_url();
     let token = match settings.token_to_show().expose() {
         // This is the token of this user's service on this machine.
@@ -483,5 +509,52 @@ fn client_with(settings: &Settings, http: reqwest::ClientBuilder) -> Result<Clie
         token => token.to_owned(),
     };
     // Another command may have written just now what this one is to find.
-    Ok(Client(Remote::new(&url, &token, http).beginning_now()))
+    Client(Remote::new(&url, &token, http).beginning_now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_command_waits_for_as_long_as_the_service_works_and_a_look_at_its_state_does_not() {
+        // Another test of this process may have set it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let home = [("HOME".to_owned(), "/home/someone".to_owned())];
+        let settings = Settings::load(Some(Path::new("/dev/null")), home.into_iter()).unwrap();
+        let gives_up = |http: reqwest::Client| format!("{http:?}").contains("read_timeout");
+        assert!(!gives_up(waiting(&settings).unwrap()));
+        assert!(gives_up(prompt(&settings).unwrap()));
+    }
+
+    #[test]
+    fn a_call_that_was_sent_is_looked_after_and_one_that_was_not_needs_a_service() {
+        let lost = Failure::new(Code::Unreachable, "no answer from http://there");
+        let of = |sent: bool, only_reads: bool| lost.clone().with("sent", sent).with("only_reads", only_reads);
+        for (failure, starts, looks) in [
+            (of(false, false), true, false),
+            (of(false, true), true, false),
+            (of(true, false), false, true),
+            (of(true, true), false, false),
+            (lost.clone(), false, false),
+        ] {
+            let said = with_next_step(&failure);
+            assert!(said.starts_with("no answer from http://there"), "{said}");
+            assert_eq!(said.contains("start `svc serve`"), starts, "{said}");
+            assert_eq!(said.contains("look before you repeat it"), looks, "{said}");
+        }
+    }
+
+    #[test]
+    fn whose_exit_code_is_an_answer_goes_on_unread() {
+        let goes_on =
+            |line: &[&str]| Arguments::try_parse_from([&["svc"], line].concat()).unwrap().command.goes_on_unread();
+        for line in [&["status"][..], &["path", "1", "2"], &["bulk", "--dry-run", "."], &["rm", "1"]] {
+            assert!(goes_on(line), "{line:?}");
+        }
+        for line in [&["ls"][..], &["bulk", "dead", "list"], &["get", "1"]] {
+            assert!(!goes_on(line), "{line:?}");
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! Calls that are made again while the service cannot take them.
+//! Calls that are made again while the service cannot take them, and answers that stop.
+use super::SILENT_FOR;
 use serde_json::Value;
 use std::{
     cell::Cell,
@@ -38,6 +39,16 @@ pub(super) async fn patiently<T, E>(
 /// Does the same for the usual time, with a call that changes nothing more if the first one was carried out after all.
 pub(super) async fn patient<T>(call: impl AsyncFnMut() -> Result<T, Failure>) -> Result<T, Failure> {
     patiently(USUAL, is_temporary, call).await
+}
+
+/// What the service says next in an answer that it has begun, and must not be silent in. A proxy that holds the rest up, or a service that was stopped, leaves
+/// the connection as it is.
+pub(super) async fn unless_silent<T>(next: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let silent = |_| {
+        let detail = format!("the service fell silent for {} s in the middle of its answer", SILENT_FOR.as_secs());
+        Failure::new(Code::Unreachable, detail)
+    };
+    tokio::time::timeout(SILENT_FOR, next).await.map_err(silent)?
 }
 
 /// Whether the service could not take the call at that moment.

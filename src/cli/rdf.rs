@@ -1,9 +1,9 @@
 //! `svc rdf`: facts to Turtle, and Turtle to facts.
 use super::{
     CliError, INTERRUPTED,
-    bytes::Destination,
+    destination::{Destination, Named},
     output::{Output, count, one_line, say},
-    patience::patient,
+    patience::{patient, unless_silent},
 };
 use crate::{rdf::history::NAMESPACE, store::archive::MOST_SOURCES};
 use chrono::{DateTime, Utc};
@@ -93,7 +93,9 @@ async fn export(client: &Client<Remote>, arguments: ExportArguments) -> Result<(
     let ExportArguments { output, under, at, known, asserted, history, ontologies } = arguments;
     let query =
         TurtleQuery { parent_id: under, ontologies, asserted_only: asserted, history, valid_at: at, known_at: known };
-    let Some(path) = output else { return written(client, query, &mut io::stdout().lock()).await };
+    let Some(path) = output else {
+        return written(client, query, &mut Named::new("standard output", io::stdout().lock())).await;
+    };
     let mut destination = Destination::begin_at(&path)?;
     written(client, query, &mut destination).await?;
     destination.end()
@@ -101,7 +103,7 @@ async fn export(client: &Client<Remote>, arguments: ExportArguments) -> Result<(
 
 async fn written(client: &Client<Remote>, query: TurtleQuery, out: &mut impl Write) -> Result<(), CliError> {
     let mut pieces = client.export_turtle(query).await?;
-    while let Some(piece) = pieces.try_next().await? {
+    while let Some(piece) = unless_silent(pieces.try_next()).await? {
         out.write_all(&piece)?;
     }
     Ok(out.flush()?)
@@ -419,6 +421,23 @@ impl Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::{FutureExt, StreamExt, future, stream};
+    use std::{sync::Arc, time::Duration};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_export_in_the_middle_of_which_the_service_falls_silent_fails() {
+        let service = |_: http::Request<reqwest::Body>| {
+            let said = stream::iter([Ok("<http://e/s> ")]).chain(stream::pending::<io::Result<&'static str>>());
+            future::ready(http::Response::new(reqwest::Body::wrap_stream(said))).boxed()
+        };
+        // Another test of this process may have set it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client(Remote::new("http://service", "", reqwest::Client::new()).sent_by(Arc::new(service)));
+        let (mut out, hour) = (Vec::new(), Duration::from_secs(3_600));
+        let done = tokio::time::timeout(hour, written(&client, TurtleQuery::default(), &mut out)).await.unwrap();
+        assert!(matches!(&done, Err(CliError::Call(failure)) if failure.code == Code::Unreachable), "{done:?}");
+        assert_eq!(out, b"<http://e/s> ");
+    }
 
     #[test]
     fn a_file_that_changes_after_it_was_checked_is_no_success() {

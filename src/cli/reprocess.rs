@@ -54,7 +54,7 @@ pub async fn reprocess(
         bar.set_message(format!("reprocessing, {settled} nodes settled"));
     };
     let followed = tokio::select! {
-        followed = follow(client, id, seen) => Some(followed?),
+        followed = follow(client, id, &bar, seen) => Some(followed?),
         _ = tokio::signal::ctrl_c() => None,
     };
     bar.finish_and_clear();

@@ -7,10 +7,10 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::{io::Write, process::ExitCode, str::FromStr};
 use svc_client::{
-    Client, Json, Remote, UnknownWord, Validated,
+    Client, Failure, Json, Remote, UnknownWord, Validated,
     wire::{
         AutoSearch, Bm25Search, DocumentField, DocumentPath, DocumentResponse, Facet, FacetBy, FacetsResponse,
-        FulltextSearch, Fusion, GroupBy, HybridSearch, MaxsimSearch, OwnJson, RerankMethod, ScopeState,
+        FulltextSearch, Fusion, GroupBy, HybridSearch, MaxsimSearch, OwnJson, PageQuery, RerankMethod, ScopeState,
         SearchExplanation, SearchFilter, SearchResponse, SimilarQuery, Snippet, SnippetOf, SortBy, SortOrder,
         SortedResponse, TotalIs, VectorSearch,
     },
@@ -39,7 +39,7 @@ pub struct SearchArguments {
     #[arg(long, value_name = "JSON", value_parser = filter)]
     filter: Option<SearchFilter>,
     /// Ranks the best candidates again, by the cross-encoder or by stored token vectors.
-    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "cross-encoder")]
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "cross-encoder")]
     rerank: Option<Rerank>,
     /// How much relevance counts against likeness to the results before, 0 to 1: with less, fewer results repeat each other.
     #[arg(long, value_name = "SHARE")]
@@ -166,10 +166,28 @@ impl SearchArguments {
         filter.exclude.get_or_insert_default().extend(&self.exclude);
         Some(filter)
     }
+}
 
-    /// What a context says of groups holds where nothing is said here.
-    fn grouping(&self) -> Option<GroupBy> {
-        self.group_by.map(GroupBy::from).or(self.context.is_none().then_some(GroupBy::File))
+/// What a context says of groups holds where nothing is said here, and files where neither says anything.
+async fn grouping(client: &Client<Remote>, arguments: &SearchArguments) -> Result<Option<GroupBy>, Failure> {
+    let Some(name) = arguments.context.as_deref().filter(|_| arguments.group_by.is_none()) else {
+        return Ok(Some(arguments.group_by.map_or(GroupBy::File, GroupBy::from)));
+    };
+    // This one has files itself where its context says nothing.
+    if matches!(arguments.method, Method::Auto) {
+        return Ok(None);
+    }
+    let mut query = PageQuery::default();
+    loop {
+        let page = client.list_contexts(query.clone()).await?;
+        if let Some(context) = page.contexts.iter().find(|context| context.name == name) {
+            return Ok(context.config.group_by.is_none().then_some(GroupBy::File));
+        }
+        query.cursor = page.next_cursor;
+        // The search says that there is no such context.
+        if query.cursor.is_none() {
+            return Ok(None);
+        }
     }
 }
 
@@ -197,7 +215,7 @@ fn facet(text: &str) -> Result<Facet, String> {
 }
 
 macro_rules! body {
-    ($type:ident, $arguments:ident $(, $own:ident)*) => {
+    ($type:ident, $arguments:ident, $group_by:expr $(, $own:ident)*) => {
         Json($type {
             parent_id: $arguments.under,
             filter: $arguments.filter(),
@@ -212,7 +230,7 @@ macro_rules! body {
             sort_top: $arguments.sort_top,
             fields: (!$arguments.fields.is_empty()).then(|| $arguments.fields.clone()),
             facets: (!$arguments.facet.is_empty()).then(|| $arguments.facet.clone()),
-            group_by: $arguments.grouping(),
+            group_by: $group_by,
             with_whole: $arguments.with_whole.then_some(true),
             per_group: $arguments.per_group,
             snippets: Some(true),
@@ -232,13 +250,14 @@ pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchAr
     if arguments.fusion.is_some() && !matches!(arguments.method, Method::Auto | Method::Hybrid) {
         return Err(CliError::Other("--fusion is for --method auto and hybrid".to_owned()));
     }
+    let group_by = grouping(client, &arguments).await?;
     let found = match arguments.method {
-        Method::Auto => client.search_auto(body!(AutoSearch, arguments, expand, fusion)).await,
-        Method::Hybrid => client.search_hybrid(body!(HybridSearch, arguments, expand, fusion)).await,
-        Method::Vector => client.search_vector(body!(VectorSearch, arguments)).await,
-        Method::Bm25 => client.search_bm25(body!(Bm25Search, arguments, expand)).await,
-        Method::Fulltext => client.search_fulltext(body!(FulltextSearch, arguments)).await,
-        Method::Maxsim => client.search_maxsim(body!(MaxsimSearch, arguments)).await,
+        Method::Auto => client.search_auto(body!(AutoSearch, arguments, group_by, expand, fusion)).await,
+        Method::Hybrid => client.search_hybrid(body!(HybridSearch, arguments, group_by, expand, fusion)).await,
+        Method::Vector => client.search_vector(body!(VectorSearch, arguments, group_by)).await,
+        Method::Bm25 => client.search_bm25(body!(Bm25Search, arguments, group_by, expand)).await,
+        Method::Fulltext => client.search_fulltext(body!(FulltextSearch, arguments, group_by)).await,
+        Method::Maxsim => client.search_maxsim(body!(MaxsimSearch, arguments, group_by)).await,
     }?;
     // A table shows what may not be among the fields.
     let output = if arguments.fields.is_empty() { output } else { Output::Json };
@@ -280,6 +299,9 @@ async fn print(
             }
             if let Some(reason) = &found.no_vector {
                 writeln!(std::io::stderr(), "note: {reason}")?;
+            }
+            for line in missing(found.scope_state) {
+                writeln!(std::io::stderr(), "{line}")?;
             }
         }
         Output::Table => show(client, asked, found).await?,
@@ -335,16 +357,28 @@ fn sorted_by(SortedResponse { by, order, count, count_is }: &SortedResponse) -> 
 
 /// Says what of the scope a search could not show.
 pub fn tell_missing(state: ScopeState) -> Result<(), CliError> {
-    if state.in_flight + state.failed > 0 {
-        say!("Not searchable: {} nodes are still being ingested, {} failed.", state.in_flight, state.failed);
-    }
-    if state.other_model > 0 {
-        say!(
-            "Not found by meaning: {} documents, whose vectors are of another model; svc reembed makes them anew.",
-            state.other_model
-        );
+    for line in missing(state) {
+        say!("{line}");
     }
     Ok(())
+}
+
+/// What of the scope a search could not show, a sentence each.
+fn missing(state: ScopeState) -> Vec<String> {
+    let mut lines = Vec::new();
+    if state.in_flight + state.failed > 0 {
+        lines.push(format!(
+            "Not searchable: {} nodes are still being ingested, {} failed.",
+            state.in_flight, state.failed
+        ));
+    }
+    if state.other_model > 0 {
+        lines.push(format!(
+            "Not found by meaning: {} documents, whose vectors are of another model; svc reembed makes them anew.",
+            state.other_model
+        ));
+    }
+    lines
 }
 
 /// Says how a search came to its answer.
@@ -441,6 +475,22 @@ pub async fn place_of(client: &Client<Remote>, document: &DocumentResponse) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        search: SearchArguments,
+    }
+
+    #[test]
+    fn the_words_behind_rerank_are_the_query() {
+        let parsed = |line: [&str; 3]| Line::try_parse_from(line).unwrap().search;
+        let usual = parsed(["svc", "--rerank", "radar gauge"]);
+        assert!(matches!(usual.rerank, Some(Rerank::CrossEncoder)) && usual.query == "radar gauge");
+        let named = parsed(["svc", "--rerank=maxsim", "radar gauge"]);
+        assert!(matches!(named.rerank, Some(Rerank::Maxsim)) && named.query == "radar gauge");
+    }
 
     #[test]
     fn no_condition_of_a_filter_is_dropped_unsaid() {

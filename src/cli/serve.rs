@@ -20,6 +20,7 @@ pub async fn serve(settings: Settings, types: TaskTypes) -> Result<ExitCode, Cli
     let mut stop = pin!(asked_to_stop());
     let exporter = otlp::start(&settings, "svc")?;
     logging::start(settings.log_level, settings.log_format, exporter.as_ref());
+    logging::tell_of_file(&settings);
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
@@ -29,7 +30,7 @@ pub async fn serve(settings: Settings, types: TaskTypes) -> Result<ExitCode, Cli
     };
     let ephemeral = settings.api_token.is_blank();
     let data_dir = settings.data_dir.clone();
-    let reader = Reader::of_this_program()?;
+    let reader = Reader::of_this_program();
     let mut app = match App::start_with(Arc::new(settings), &token, reader, types, stop.as_mut()).await {
         Err(AppError::Stopped) => {
             if let Some(exporter) = exporter {

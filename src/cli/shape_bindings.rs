@@ -26,7 +26,7 @@ enum ShapesCommand {
     Bind(BindArguments),
     /// Lists the bindings.
     List,
-    /// Changes what becomes of a write that breaks the shape.
+    /// Changes what becomes of a write that breaks the shape, and takes over a binding that does not hold.
     Mode {
         /// The binding.
         id: i64,
@@ -98,7 +98,11 @@ fn told(output: Output, binding: &ShapeBindingResponse) -> Result<(), CliError> 
     if output == Output::Json {
         return Ok(Output::line(binding)?);
     }
-    say!("binding {}: {} ({})", binding.id, one_line(&binding.shape, 200), binding.mode);
+    let holds = match binding.holds {
+        true => "",
+        false => ", but does not hold: whoever bound it is disabled, or may not write there any more",
+    };
+    say!("binding {}: {} ({}{holds})", binding.id, one_line(&binding.shape, 200), binding.mode);
     Ok(())
 }
 
@@ -112,6 +116,7 @@ async fn list(client: &Client<Remote>, output: Output) -> Result<(), CliError> {
                 Output::Table => rows.push(vec![
                     binding.id.to_string(),
                     binding.mode.to_string(),
+                    if binding.holds { "yes" } else { "no" }.to_owned(),
                     binding.document_id.map_or_else(|| "all".to_owned(), |id| id.to_string()),
                     one_line(&binding.shape, 100),
                 ]),
@@ -123,7 +128,7 @@ async fn list(client: &Client<Remote>, output: Output) -> Result<(), CliError> {
         }
     }
     if output == Output::Table {
-        Output::table(&["ID", "MODE", "UNDER", "SHAPE"], &rows)?;
+        Output::table(&["ID", "MODE", "HOLDS", "UNDER", "SHAPE"], &rows)?;
     }
     Ok(())
 }

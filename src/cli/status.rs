@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use svc_client::{
     Client, Code, Remote,
-    wire::{ActorNode, LlmUsageQuery, PageQuery, ReadinessCheck, TaskProgress, WorkerQuery, WorkerResponse},
+    wire::{
+        ActorNode, Finding, FindingKind, LlmUsageQuery, PageQuery, ReadinessCheck, TaskProgress, WorkerQuery,
+        WorkerResponse,
+    },
 };
 
 /// The service reads its numbers every few seconds; older ones are shown with their age.
@@ -92,7 +95,7 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
                 say!(
                     "{} {}: {tasks} tasks for {:.0} s; {}",
                     finding.kind,
-                    finding.about,
+                    about(&finding),
                     finding.seconds,
                     finding.remedy
                 );
@@ -127,6 +130,14 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
         }
     }
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a finding is about, in words.
+pub(super) fn about(finding: &Finding) -> &str {
+    match (finding.kind, finding.about.as_str()) {
+        (FindingKind::Unserved, "") => "tasks without a badge",
+        (_, about) => about,
+    }
 }
 
 /// A task that runs.
@@ -179,6 +190,19 @@ mod tests {
     fn tasks_that_only_lack_a_part_are_told_apart() {
         assert_eq!(lacking(0), None);
         assert!(lacking(2).is_some_and(|text| text.starts_with("2 tasks need a part that is not configured")));
+    }
+
+    #[test]
+    fn a_finding_about_no_badge_says_so() {
+        let finding = |kind, about: &str| Finding {
+            kind,
+            about: about.to_owned(),
+            tasks: 1,
+            seconds: 98.0,
+            remedy: String::new(),
+        };
+        assert_eq!(about(&finding(FindingKind::Unserved, "")), "tasks without a badge");
+        assert_eq!(about(&finding(FindingKind::Unserved, "gpu")), "gpu");
     }
 
     #[test]

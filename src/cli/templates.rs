@@ -120,7 +120,7 @@ async fn list(client: &Client<Remote>, output: Output) -> Result<ExitCode, CliEr
         let query = PageQuery { cursor, include_content: false, ..PageQuery::default() };
         let page = client.list_templates(query).await?;
         match output {
-            Output::Json => Output::line(&page)?,
+            Output::Json => page.documents.iter().try_for_each(Output::line)?,
             Output::Table => {
                 for template in &page.documents {
                     say!("{}  {}", template.id, one_line(&template.title, 80));

@@ -13,6 +13,8 @@ use svc_client::{
 
 /// The longest title, name or value of a cell.
 const LONGEST: usize = 200;
+/// The longest warning, which says at its end what to do.
+const WARNING: usize = 400;
 
 #[derive(Args)]
 pub struct ViewArguments {
@@ -86,6 +88,9 @@ fn head(shown: &ViewResponse) -> io::Result<()> {
         let cells = source.cells.as_ref().map(|cells| format!(", {}", one_line(cells, LONGEST))).unwrap_or_default();
         say!("from {} [{}]{pages}{slides}{cells}", one_line(&source.title, LONGEST), source.document_id);
     }
+    for warning in &shown.warnings {
+        say!("warning: {}", one_line(warning, WARNING));
+    }
     for field in &shown.fields {
         say!("{}: {}", field.name, value(&field.value));
     }
@@ -115,6 +120,9 @@ fn block(block: &ViewBlock) -> io::Result<()> {
             let columns: Vec<String> = block.columns.iter().map(|column| one_line(column, LONGEST)).collect();
             let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
             Output::table(&columns, &rows.collect::<Vec<_>>())?;
+            if block.cut {
+                say!("… the rows have more columns; `svc view` of a row shows all of its fields");
+            }
             say!("");
         }
         BlockKind::Markdown | BlockKind::Plain | BlockKind::Code => {

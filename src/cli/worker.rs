@@ -1,11 +1,12 @@
 //! The command line of `svc-worker`.
 use super::{
     CliError, not_withdrawn,
-    output::{Output, say},
+    output::{Output, go_on_unread, say},
     run_to_end,
+    status::about,
 };
 use crate::{
-    app::{Backend, DRAIN, asked_to_stop, load_embedders},
+    app::{Backend, DRAIN, asked_to_stop, excluding_others, load_embedders},
     blobs::Blobs,
     disk::Disk,
     feed,
@@ -60,7 +61,7 @@ struct Arguments {
     /// Ends when the queue is empty.
     #[arg(long)]
     drain: bool,
-    /// Ends after this many tasks.
+    /// Ends after this many tasks, not counting those that were put off.
     #[arg(long, value_name = "COUNT")]
     max_tasks: Option<u64>,
     /// The least severity that is logged: off, error, warn, info, debug or trace.
@@ -73,7 +74,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Says what keeps tasks from running (unserved, no_handler, lapsed, stuck, starved, stalled, paused,
-    /// batch_stalled, unequal_leases, disk, blob_store, feed_away, standby_away, standby_behind), what no search by
+    /// batch_stalled, unequal_leases, read_only, connections, disk, blob_store, feed_away, standby_away, standby_behind), what no search by
     /// vectors finds (other_model), which derived facts are out of date (rules_failed), which search index runs out of
     /// numbers (index_numbers), and what tells that one server will not do for much longer (file_bytes, vector_memory,
     /// slow_searches, slow_ingestion, slow_bm25, slow_claims); exits with 1 if anything does.
@@ -101,7 +102,7 @@ pub fn worker_main(types: TaskTypes) -> ExitCode {
         return code;
     }
     let arguments = Arguments::parse();
-    match secrets::withdrawn_environment() {
+    match secrets::withdrawn_environment(None) {
         Ok(environment) => run_to_end("svc-worker", run(arguments, environment, types)),
         Err(error) => not_withdrawn("svc-worker", &error),
     }
@@ -127,10 +128,15 @@ async fn run(
     let works = arguments.command.is_none();
     let exporter = if works { otlp::start(&settings, "svc-worker")? } else { None };
     logging::start(settings.log_level, settings.log_format, exporter.as_ref());
+    if works {
+        logging::tell_of_file(&settings);
+    }
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
     if let Some(Command::Doctor { patience_seconds, json }) = arguments.command {
+        // Its exit code says more than that it is done.
+        go_on_unread();
         return doctor(&settings, patience_seconds, Output::choose(json, false)).await;
     }
     let mut stop = pin!(asked_to_stop());
@@ -143,15 +149,22 @@ async fn run(
         let problem = "--strict-badges needs a badge: name one with --badge or SVC_WORKER_BADGE";
         return Err(SettingsError::Invalid(vec![problem.to_owned()]).into());
     }
-    let reader = Reader::of_this_program()?.confined(&settings);
+    let reader = Reader::of_this_program().confined(&settings);
     let prepare = async {
         reader.check().await.map_err(crate::app::AppError::from)?;
         let backend = Backend::join(&settings).await?;
         database::check_writable(&backend.pool).await.map_err(crate::app::AppError::from)?;
         backend.check_schema().await?;
+        for index in excluding_others(&backend.pool, &settings).await? {
+            tracing::warn!(
+                index,
+                "an index keeps out other usetypes than SVC_BM25_EXCLUDE_USETYPES names here: set it for the services, which change the indexes"
+            );
+        }
         let (embedder, coming) = load_embedders(&settings).await?;
         let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader);
         let service = service.with_task_types(types).with_coming(coming);
+        let service = service.with_language().await.map_err(crate::app::AppError::from)?;
         let service = service.with_ocr().await.map_err(crate::app::AppError::from)?;
         Ok::<_, CliError>((backend, service))
     };
@@ -185,18 +198,20 @@ async fn run(
     }
 }
 
-/// Why the database's server can store nothing more.
+/// Why the database's server can store nothing more, as far as it lets that be tried: one that takes no writes does not, nor one where this role may
+/// make no temporary tables.
 async fn no_room(pool: &sqlx::PgPool) -> sqlx::Result<Option<String>> {
     match database::try_room(pool).await {
         Ok(()) => Ok(None),
-        Err(problem) if matches!(away::away(&problem), Some(Away::DiskFull | Away::ReadOnly)) => {
-            Ok(Some(format!("the database: {problem}")))
+        Err(problem) if away::away(&problem) == Some(Away::DiskFull) => Ok(Some(format!("the database: {problem}"))),
+        Err(problem) if away::away(&problem) == Some(Away::ReadOnly) || away::sql_state(&problem) == "42501" => {
+            Ok(None)
         }
         Err(problem) => Err(problem),
     }
 }
 
-/// Reports what is wrong with the queue, the disk, the object store, the broker and the standbys, and what grows beyond one server, one line per finding.
+/// Reports what is wrong with the queue, the database, the disk, the object store, the broker and the standbys, and what grows beyond one server, one line per finding.
 async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) -> Result<ExitCode, CliError> {
     let backend = Backend::join(settings).await?;
     backend.check_schema().await?;
@@ -254,7 +269,7 @@ async fn doctor(settings: &Arc<Settings>, patience: Duration, output: Output) ->
                     .map(|f| {
                         vec![
                             f.kind.to_string(),
-                            f.about.clone(),
+                            about(f).to_owned(),
                             f.tasks.to_string(),
                             format!("{:.0} s", f.seconds),
                             f.remedy.clone(),

@@ -36,13 +36,19 @@ pub fn fields(body: &Bytes) -> Fields {
     serde_html_form::from_bytes::<Vec<(String, String)>>(body).unwrap_or_default().into_iter().collect()
 }
 
-/// Where a form leads back to: an address of the console, never one elsewhere.
+/// An address that somebody gave, if it is one of the console and none elsewhere.
+pub fn own(given: Option<&String>) -> Option<&str> {
+    let is_own = |given: &&str| {
+        given.starts_with('/')
+            && !given[1..].starts_with(['/', '\\'])
+            && given.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    given.map(String::as_str).filter(is_own)
+}
+
+/// Where a form leads back to.
 pub fn back(form: &Fields) -> &str {
-    let given = form.get("back").map(String::as_str).unwrap_or_default();
-    let is_own = given.starts_with('/')
-        && !given[1..].starts_with(['/', '\\'])
-        && given.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_own { given } else { "/" }
+    own(form.get("back")).unwrap_or("/")
 }
 
 /// A form that somebody who is signed in sends in order to act.

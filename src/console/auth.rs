@@ -11,7 +11,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Redirect, Response},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts, uri::Authority};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts, uri::Authority};
 use lru::LruCache;
 use sha2::{Digest, Sha256};
 use std::{
@@ -37,6 +37,8 @@ const ATTEMPTS_IN: Duration = Duration::from_secs(60);
 const RECENT: Duration = Duration::from_secs(2);
 /// How many sessions are remembered.
 const RECENT_SESSIONS: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
+/// The longest address that a sign-in leads back to, so that it fits into the form and into another address.
+const LONGEST_ADDRESS: usize = 2_000;
 /// How many addresses are remembered.
 const MOST_ADDRESSES: usize = 10_000;
 /// The header by which a live page asks for its content alone.
@@ -145,9 +147,22 @@ impl FromRequestParts<Arc<Console>> for Viewer {
         match viewer(parts, console, wants_fragment, !is_live).await {
             Ok(Some(viewer)) => Ok(viewer),
             Ok(None) if is_live => Err(StatusCode::UNAUTHORIZED.into_response()),
-            Ok(None) => Err(Redirect::to("/login").into_response()),
+            Ok(None) => Err(Redirect::to(&sign_in_address(parts)).into_response()),
             Err(failure) => Err(layout::bare_refusal(&failure)),
         }
+    }
+}
+
+/// The address of the sign-in page, which leads back to the page that was asked for.
+fn sign_in_address(parts: &Parts) -> String {
+    let asked = match parts.uri.path().strip_suffix("/bytes") {
+        // A browser that saves a file would stay on the sign-in page.
+        Some(document) => document,
+        None => parts.uri.path_and_query().map_or("/", |address| address.as_str()),
+    };
+    match parts.method == Method::GET && asked != "/" && asked.len() <= LONGEST_ADDRESS {
+        true => format!("/login?{}", layout::query(&[("to", asked)])),
+        false => "/login".to_owned(),
     }
 }
 
@@ -308,7 +323,7 @@ pub async fn guard(State(console): State<Arc<Console>>, request: Request, next: 
     let refused = if !is_own_name(&console, request.headers()) {
         let detail = "the console does not answer under this name: add it to SVC_CONSOLE_HOSTS";
         Some(Failure::new(Code::Forbidden, detail))
-    } else if request.method() == http::Method::POST && !is_from_own_page(request.headers()) {
+    } else if request.method() == Method::POST && !is_from_own_page(request.headers()) {
         Some(Failure::new(Code::Forbidden, "this form was not sent by a page of the console"))
     } else {
         None
@@ -317,9 +332,13 @@ pub async fn guard(State(console): State<Arc<Console>>, request: Request, next: 
         Some(failure) => layout::bare_refusal(&failure),
         None => next.run(request).await,
     };
+    // With what has not changed, a browser would take the policy that comes here for that of what it has.
+    let is_whole = response.status() != StatusCode::NOT_MODIFIED;
     let headers = response.headers_mut();
+    if is_whole {
+        headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
+    }
     for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         // A form whose page sends no referrer has the origin `null`, by which it could not be told from a foreign one.

@@ -1,17 +1,17 @@
 //! One document: its state, what happened to it, and why it is not done.
 use super::{
     Calls, Parameters, audit, draw,
-    layout::{Page, card, form, query},
+    layout::{Page, card, form, query, warnings},
     say,
 };
 use crate::usetype::Usetype;
 use maud::{Markup, html};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use svc_client::{
     Code, Failure,
     wire::{
-        AttemptOutcome, AuditQuery, BlockedBy, DocumentPath, DocumentResponse, EmbedQuery, ErrorType, FrontierResponse,
+        AuditQuery, BlockedBy, DocumentPath, DocumentResponse, EmbedQuery, ErrorType, FrontierResponse,
         ReprocessProgress, Settled, StoryEntry, StoryQuery, StoryResponse, TaskQuery, TaskResponse,
     },
 };
@@ -56,6 +56,7 @@ pub async fn read(calls: &Calls, is_owner: bool, id: i64, given: &Parameters) ->
             span .mono { (draw::short(&document.content_hash, 24)) }
         }
         (figures(&frontier))
+        (warnings(&frontier.warnings))
         (acts(&document, &frontier, is_owner))
         @if let Some(progress) = &frontier.reprocess { (reprocess(progress, is_owner)) }
         @if !is_latest { p .body { "This is an earlier part of what happened. " a .lnk href={ "/documents/" (id) } { "The latest" } } }
@@ -238,6 +239,7 @@ fn not_done(frontier: &FrontierResponse, tasks: &[TaskResponse]) -> Markup {
             _ if frontier.reprocess.is_some() => "The tree that it has owes no work.",
             (Settled::Failed, _) => "It failed, and nothing more will be done.",
             (_, 1..) => "The tasks at and under it have ended, and it settles in a moment.",
+            _ if !frontier.warnings.is_empty() => "It owes no work, and has warnings.",
             _ => "It owes no work.",
         };
         return html! { p .body .dim { (says) } };
@@ -254,25 +256,29 @@ fn not_done(frontier: &FrontierResponse, tasks: &[TaskResponse]) -> Markup {
     }
 }
 
-/// What failed for good and did not succeed later, each reason once, the latest first; what is only not configured comes last.
+/// What failed for good, each reason once, the latest first; what is only not configured comes last.
 fn failures(frontier: &FrontierResponse, story: &StoryResponse) -> Markup {
     if frontier.nodes_failed == 0 && frontier.settled != Settled::Failed {
         return html! {};
     }
-    let of = |outcome| story.entries.iter().filter(move |entry| entry.outcome == Some(outcome));
-    let succeeded: BTreeSet<i64> = of(AttemptOutcome::Completed).map(|entry| entry.task_id).collect();
-    let mut entries: Vec<&StoryEntry> =
-        of(AttemptOutcome::Failed).filter(|entry| !succeeded.contains(&entry.task_id)).collect();
-    entries.reverse();
-    let mut seen = BTreeSet::new();
-    entries.retain(|entry| seen.insert((&entry.task_type, &entry.code, &entry.message)));
-    entries.sort_by_key(|entry| entry.error_type == Some(ErrorType::Dependency));
-    html! { table { tbody { @for entry in entries.iter().take(REASONS) { tr {
+    // Those of one reason, and how many tasks these are.
+    let mut reasons: Vec<(&StoryEntry, i64)> = Vec::new();
+    for entry in story.entries.iter().rev().filter(|entry| entry.for_good > 0) {
+        let is_same = |known: &StoryEntry| {
+            known.task_type == entry.task_type && known.code == entry.code && known.message == entry.message
+        };
+        match reasons.iter_mut().find(|(known, _)| is_same(known)) {
+            Some((_, tasks)) => *tasks += entry.for_good,
+            None => reasons.push((entry, entry.for_good)),
+        }
+    }
+    reasons.sort_by_key(|(entry, _)| entry.error_type == Some(ErrorType::Dependency));
+    html! { table { tbody { @for (entry, tasks) in reasons.iter().take(REASONS) { tr {
         td .w1 { (say::outcome(entry.outcome)) }
         td .message {
             (entry.message.as_deref().unwrap_or("no reason is on record"))
             div .dim {
-                (entry.task_type) @if entry.attempts > 1 { " ×" (say::count(entry.attempts)) }
+                (entry.task_type) @if *tasks > 1 { " ×" (say::count(*tasks)) }
                 @if let Some(code) = &entry.code { " · " span .mono { (code) } }
                 @if let Some(class) = entry.error_type { " · " (class.as_str()) }
             }

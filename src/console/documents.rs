@@ -4,6 +4,7 @@ use super::{
     layout::{Page, chip, more, query},
     now, say,
 };
+use crate::store::story::NAMED;
 use maud::html;
 use svc_client::{Failure, wire::FileQuery};
 
@@ -36,8 +37,8 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
                 }
                 @for (word, label) in STATES { (chip(&address(word, ""), word == state, label, None)) }
             }
-            @if page.files.is_empty() { p .body .dim { "No such file." } }
-            @else { table {
+            @if page.files.is_empty() && name.is_empty() { p .body .dim { "No such file." } }
+            @else if !page.files.is_empty() { table {
                 thead { tr { th .file { "File" } th { "State" } th .hide-s { "Format" } th .num .hide-s { "Size" } th .hide-s { "Nodes" } th .num { "Age" } } }
                 tbody { @for file in &page.files {
                     tr id={ "f-" (file.id) } {
@@ -49,6 +50,10 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
                         td .num .w1 .dim { (say::time(say::since(file.created_at))) }
                     }
                 } }
+            } }
+            @if !name.is_empty() && page.next_cursor.is_none() { p .body .dim {
+                (if page.files.is_empty() { "No such file is" } else { "These are" }) " among the latest " (say::count(NAMED)) " that you may read; older ones are not looked at. "
+                a .lnk href={ "/view?" (query(&[("q", name)])) } { "Search in all that is stored" }
             } }
             (more(page.next_cursor.map(|cursor| address(state, &cursor))))
         }

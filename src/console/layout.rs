@@ -88,7 +88,7 @@ pub fn frame(viewer: &Viewer, place: &str, overview: Option<&OverviewResponse>, 
                         kbd title="holds the page, and lets it go on" { "p" }
                     }
                 }
-                @if let Some(notice) = &viewer.notice { div .finding .note role="status" { span .g aria-hidden="true" { "i" } div { (notice) } } }
+                @if let Some(notice) = &viewer.notice { div #notice .finding .note role="status" { span .g aria-hidden="true" { "i" } div { (notice) } } }
                 (page.body)
             }
         }
@@ -193,8 +193,11 @@ pub fn form(
     confirm: Option<&str>,
     back: &str,
 ) -> Markup {
+    // A form stays the same one while its page goes on only if it does the same, so that no button becomes another under somebody's hand. What many
+    // forms of a page do with fields stands in rows that have ids.
+    let id = fields.is_empty().then(|| format!("do-{action}"));
     html! {
-        form method="post" action=(action) data-confirm=[confirm] {
+        form id=[id] method="post" action=(action) data-confirm=[confirm] {
             (csrf())
             input type="hidden" name="back" value=(back);
             @for (name, value) in fields { input type="hidden" name=(name) value=(value); }
@@ -236,6 +239,13 @@ pub fn chip(href: &str, is_chosen: bool, label: &str, number: Option<i64>) -> Ma
 /// The link to the next page of a list.
 pub fn more(href: Option<String>) -> Markup {
     html! { @if let Some(href) = href { div .filters .last { a .chip href=(href) { "Next page" } } } }
+}
+
+/// What a file's frontier warns of, above what a page says of it.
+pub fn warnings(warnings: &[String]) -> Markup {
+    html! { @for warning in warnings {
+        div .finding .warn role="status" { span .g aria-hidden="true" { "◐" } div { bdi { (warning) } } }
+    } }
 }
 
 /// A card with a heading.

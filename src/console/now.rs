@@ -352,6 +352,11 @@ fn finding(found: &Finding) -> Markup {
             note(false, what, help, Some(("/workers".to_owned(), "See the workers")))
         }
         FindingKind::BlobStore => note(true, html! { "Stored bytes are not there: " (about) "." }, help, None),
-        FindingKind::Disk => note(true, html! { "Nothing more can be stored: " (about) "." }, help, None),
+        FindingKind::ReadOnly => note(true, html! { "The database takes no writes: " (about) "." }, help, None),
+        FindingKind::Connections => {
+            let what = html! { "The database takes hardly any more connections: " (about) "." };
+            note(true, what, help, None)
+        }
+        FindingKind::Disk => note(true, html! { "The disk is full or nearly full: " (about) "." }, help, None),
     }
 }

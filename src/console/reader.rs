@@ -32,7 +32,10 @@ const BYTES: Bytes = |id| format!("/view/{id}/bytes");
 /// How many roots a page lists.
 const ROOTS: u32 = 50;
 /// Types that a browser shows and that run nothing in the console's name; it saves others.
-const SHOWN: [&str; 5] = ["application/pdf", "image/png", "image/jpeg", "image/gif", "image/webp"];
+const SHOWN: [&str; 5] = [PDF, "image/png", "image/jpeg", "image/gif", "image/webp"];
+const PDF: &str = "application/pdf";
+/// The policy of a PDF that is shown. Chrome shows it by a plugin with a style of its own, to which the policy of the answer applies.
+const PDF_POLICY: &str = "frame-ancestors 'none'";
 
 /// The roots, or what a search finds.
 pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
@@ -79,13 +82,15 @@ fn named(document: &DocumentResponse) -> &str {
 
 /// Where files are dropped or chosen. A script sends them at once, so it hides the button.
 fn upload_form(parent: Option<i64>) -> Markup {
+    let here = parent.map_or_else(|| "/view".to_owned(), |parent| format!("/view/{parent}"));
     html! {
         form .drop method="post" action="/view/upload" enctype="multipart/form-data" {
             (csrf())
             @if let Some(parent) = parent { input type="hidden" name="parent_id" value=(parent); }
             label { span { "Store files" @if parent.is_some() { " under this document" } ": drop them here, or choose them" } input type="file" name="file" multiple required; }
             button { "Store" }
-            span .sending role="status" { "The files are being sent." }
+            // A page does not hear that its browser was told to stop, and this leads back to the form then as well.
+            p .sending role="status" { "The files are being sent; others can follow once these are stored. " a href=(here) { "Stop" } }
         }
     }
 }
@@ -111,6 +116,9 @@ pub async fn bytes(
                 && let Ok(inline) = HeaderValue::try_from(named.replacen("attachment", "inline", 1))
             {
                 headers.insert(header::CONTENT_DISPOSITION, inline);
+                if headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == PDF.as_bytes()) {
+                    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PDF_POLICY));
+                }
             }
             response
         }

@@ -1,7 +1,7 @@
 //! Who holds what: each file as a picture of its tree, and regions as boxes in it.
 use super::{
     Calls, Parameters, draw,
-    layout::{Page, card, form, more, part},
+    layout::{Page, card, form, more, part, query},
     say,
 };
 use maud::{Markup, html};
@@ -14,6 +14,11 @@ use svc_client::{
 const TOLD: usize = 6;
 
 pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
+    let text = |name: &str| given.get(name).map(String::as_str).unwrap_or_default();
+    let here = match query(&[("file", text("file")), ("cursor", text("cursor"))]) {
+        all if all.is_empty() => "/regions".to_owned(),
+        some => format!("/regions?{some}"),
+    };
     let root_id = match given.get("file") {
         Some(file) => Some(file.parse().map_err(|_| Failure::field("file", "takes the id of a file"))?),
         None => None,
@@ -40,7 +45,7 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
         legend,
         html! {
             @if map.files.is_empty() { p .body .dim { "No task holds or awaits a region" @if root_id.is_some() { " in this file" } "." } }
-            @for file in &map.files { (region_file(file)) }
+            @for file in &map.files { (region_file(file, &here)) }
             (more(map.next_cursor.map(|cursor| format!("/regions?cursor={}", part(&cursor)))))
         },
     );
@@ -51,7 +56,7 @@ fn are(number: i64, thing: &str) -> String {
     format!("{} {}", say::many(number, thing), if number == 1 { "is" } else { "are" })
 }
 
-fn region_file(file: &RegionFile) -> Markup {
+fn region_file(file: &RegionFile, here: &str) -> Markup {
     let hidden = file.held.len().saturating_sub(TOLD);
     let waiting = file.tasks_waiting - file.waiting.len().min(TOLD) as i64;
     html! {
@@ -64,16 +69,16 @@ fn region_file(file: &RegionFile) -> Markup {
                 (draw::regions(file))
             }
             ul {
-                @for held in file.held.iter().take(TOLD) { (told(held)) }
+                @for held in file.held.iter().take(TOLD) { (told(held, here)) }
                 @if hidden > 0 { li .dim { "and " (hidden) " more held" } }
-                @for waits in file.waiting.iter().take(TOLD) { (told(waits)) }
+                @for waits in file.waiting.iter().take(TOLD) { (told(waits, here)) }
                 @if waiting > 0 { li .dim { a .lnk href={ "/tasks?blocked_by=reservation&file=" (file.root_id) } { (say::count(waiting)) " more wait" } } }
             }
         }
     }
 }
 
-fn told(region: &RegionBox) -> Markup {
+fn told(region: &RegionBox, here: &str) -> Markup {
     let glyph = match (&region.worker, region.lapsed) {
         (Some(_), true) => say::state("bad", "✕", "lease over"),
         (Some(_), false) => say::state("run", "●", "held"),
@@ -81,14 +86,14 @@ fn told(region: &RegionBox) -> Markup {
     };
     let ask = format!("Cancel task {}? It fails as cancelled, and with it whatever waits for it.", region.task_id);
     html! {
-        li {
+        li id={ "g-" (region.task_id) (if region.worker.is_some() { "" } else { "-w" }) } {
             (glyph) " " a .mono href={ "/tasks/" (region.task_id) } { "#" (region.task_id) } " " (region.task_type) " · " (draw::extent(region))
             @if let Some(worker) = &region.worker { " · " (worker) }
             @if let Some(behind) = region.behind { " · behind " a .mono href={ "/tasks/" (behind) } { "#" (behind) } }
             @if let Some(since) = region.since { " · " (say::time(say::since(since))) }
             @if region.tasks_waiting > 0 {
                 " · " (say::count(region.tasks_waiting)) (if region.tasks_waiting == 1 { " waits for it " } else { " wait for it " })
-                (form(&format!("/tasks/{}/cancel", region.task_id), &[], "Cancel", "danger", Some(&ask), "/regions"))
+                (form(&format!("/tasks/{}/cancel", region.task_id), &[], "Cancel", "danger", Some(&ask), here))
             }
         }
     }

@@ -1,12 +1,12 @@
 //! Signing in with a token, signing out, and the choice of colours.
 use super::{
-    Console, acts,
+    Console, Parameters, acts,
     auth::{self, THEME, Viewer},
     layout,
 };
 use axum::{
     body::Bytes,
-    extract::{Request, State},
+    extract::{Query, Request, State},
     response::{IntoResponse, Redirect, Response},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -17,21 +17,25 @@ use svc_client::{Code, Failure};
 /// The longest form of a sign-in.
 const LONGEST: usize = 8 * 1024;
 
-pub async fn ask(headers: HeaderMap) -> Response {
-    page(&headers, StatusCode::OK, None)
+pub async fn ask(Query(query): Query<Parameters>, headers: HeaderMap) -> Response {
+    page(&headers, StatusCode::OK, None, acts::own(query.get("to")))
 }
 
-fn page(headers: &HeaderMap, status: StatusCode, problem: Option<&str>) -> Response {
+/// The page that asks for a token, and then leads to the address `to`.
+fn page(headers: &HeaderMap, status: StatusCode, problem: Option<&str>, to: Option<&str>) -> Response {
     let body = html! {
         main .alone #main {
             h1 { "svc" }
             p .dim { "Sign in with the owner's token to see and operate the service, or with a token of your own to see your documents." }
             @if let Some(problem) = problem { div .finding .bad role="alert" { span .g aria-hidden="true" { "✕" } div { (problem) } } }
             form .sign-in method="post" action="/login" {
+                @if let Some(to) = to { input type="hidden" name="to" value=(to); }
                 label for="token" { "Token" }
                 input #token name="token" type="password" autocomplete="current-password" required;
                 button .main { "Sign in" }
             }
+            // A browser sends the cookie of the session with a link of this page, and with none of another site.
+            @if let Some(to) = to { p .dim { "If you have signed in before, " a href=(to) { "go on to the page" } "." } }
             p .dim { "The owner's token is " code { "SVC_API_TOKEN" } "; without one, each start of the service makes a token and prints it." }
         }
     };
@@ -42,18 +46,19 @@ pub async fn sign_in(State(console): State<Arc<Console>>, request: Request) -> R
     let (parts, body) = request.into_parts();
     let peer = auth::peer(&parts.extensions);
     let Ok(body) = axum::body::to_bytes(body, LONGEST).await else {
-        return page(&parts.headers, StatusCode::PAYLOAD_TOO_LARGE, Some("This is too long for a token."));
+        return page(&parts.headers, StatusCode::PAYLOAD_TOO_LARGE, Some("This is too long for a token."), None);
     };
     let form = acts::fields(&body);
+    let to = acts::own(form.get("to"));
     let token = form.get("token").map(String::as_str).unwrap_or_default();
     let Some(tried) = console.attempts.count(peer, token) else {
         let problem = "Too many wrong tokens came from your address. Try again in a minute.";
-        return page(&parts.headers, StatusCode::TOO_MANY_REQUESTS, Some(problem));
+        return page(&parts.headers, StatusCode::TOO_MANY_REQUESTS, Some(problem), to);
     };
     match auth::open(&console, &parts.headers, token).await {
         Ok(Some(cookie)) => {
             console.attempts.forgive(tried);
-            redirect("/", [cookie])
+            redirect(to.unwrap_or("/"), [cookie])
         }
         Ok(None) => {
             tracing::info!(%peer, "a wrong token was shown to the console");
@@ -61,6 +66,7 @@ pub async fn sign_in(State(console): State<Arc<Console>>, request: Request) -> R
                 &parts.headers,
                 StatusCode::FORBIDDEN,
                 Some("This token opens nothing. It may have been revoked or replaced."),
+                to,
             )
         }
         Err(failure) => {

@@ -43,6 +43,11 @@ impl<'a> Choice<'a> {
         }
     }
 
+    /// Whether tasks of the whole queue are listed, which alone has been counted.
+    fn is_of_all(&self) -> bool {
+        [self.badge, self.file, self.under].iter().all(|text| text.is_empty())
+    }
+
     fn address(&self, cursor: &str) -> String {
         let pairs = [
             ("status", self.status),
@@ -130,7 +135,7 @@ fn reasons(choice: &Choice<'_>, overview: Option<&OverviewResponse>) -> Markup {
         @if !counted.is_empty() { div .filters {
             (chip(&Choice { blocked_by: "", ..*choice }.address(""), choice.blocked_by.is_empty(), "For any reason", None))
             @for (word, reason, tasks) in counted {
-                (chip(&Choice { blocked_by: word, ..*choice }.address(""), choice.blocked_by == word, say::reason(reason), Some(tasks)))
+                (chip(&Choice { blocked_by: word, ..*choice }.address(""), choice.blocked_by == word, say::reason(reason), choice.is_of_all().then_some(tasks)))
             }
         } }
     }
@@ -139,12 +144,13 @@ fn reasons(choice: &Choice<'_>, overview: Option<&OverviewResponse>) -> Markup {
 fn types(choice: &Choice<'_>, overview: Option<&OverviewResponse>) -> Markup {
     let rows = overview.map(|now| now.task_types.as_slice()).unwrap_or_default();
     let is_listed = rows.iter().any(|row| row.task_type == choice.task_type);
+    let is_counted = choice.is_of_all() && choice.status.is_empty() && choice.blocked_by.is_empty();
     let owed = |row: &svc_client::wire::TypeOverview| row.running + row.blocked_by.values().sum::<i64>();
     html! {
         div .filters {
             (chip(&Choice { task_type: "", ..*choice }.address(""), choice.task_type.is_empty(), "Every type", None))
             @for row in rows {
-                (chip(&Choice { task_type: &row.task_type, ..*choice }.address(""), row.task_type == choice.task_type, &row.task_type, Some(owed(row))))
+                (chip(&Choice { task_type: &row.task_type, ..*choice }.address(""), row.task_type == choice.task_type, &row.task_type, is_counted.then(|| owed(row))))
             }
             @if !is_listed && !choice.task_type.is_empty() { (chip(&choice.address(""), true, choice.task_type, None)) }
         }

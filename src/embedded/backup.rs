@@ -10,6 +10,7 @@ use super::{
     cluster::{self, Cluster, RESTORING},
     holder::Holder,
 };
+use crate::disk;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -74,6 +75,8 @@ pub enum BackupError {
     OtherServer { found: String, here: String },
     #[error("cannot {action} {path}: {source}", path = path.display())]
     File { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("cannot copy {from} to {to}: {source}", from = from.display(), to = to.display())]
+    Copy { from: PathBuf, to: PathBuf, source: io::Error },
     #[error("{program} failed ({status}): {said}")]
     Program { program: &'static str, status: String, said: String },
 }
@@ -165,17 +168,9 @@ impl Part {
         if target.starts_with(data_dir) {
             return Err(BackupError::WithinData(target));
         }
-        // At the end the backup is renamed to this, which goes only over an empty folder of the same file system.
-        if let Ok(metadata) = fs::symlink_metadata(&target) {
-            let no_place = |what, remedy| Err(BackupError::NoPlace { path: target.clone(), what, remedy });
-            let device = fs::metadata(&parent).map_err(BackupError::file("read", &parent))?.dev();
-            if metadata.is_symlink() {
-                return no_place("is a link", "name the folder that it leads to");
-            } else if !metadata.is_dir() {
-                return no_place("is no folder", "name one that is empty or not there yet");
-            } else if metadata.dev() != device {
-                return no_place("is where a disk is mounted", "name a folder in it that is not there yet");
-            }
+        // At the end the backup is renamed to this.
+        if let Some((what, remedy)) = disk::in_the_way(&target) {
+            return Err(BackupError::NoPlace { path: target, what, remedy });
         }
         if !is_empty(&target).map_err(BackupError::file("read", &target))? {
             return Err(BackupError::NotEmpty(target));
@@ -428,7 +423,8 @@ fn copy_tree(from: &Path, to: &Path, account: Account, depth: usize) -> Result<(
                 io::copy(&mut reader, &mut writer)?;
                 writer.sync_all()
             };
-            copy().map_err(BackupError::file("copy", &source))?;
+            // The disk of either may be at fault.
+            copy().map_err(|error| BackupError::Copy { from: source.clone(), to: target.clone(), source: error })?;
             account.own(&target)?;
         } else {
             let reason = format!("{} is neither a file nor a folder", source.display());

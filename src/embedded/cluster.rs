@@ -26,7 +26,8 @@ const MAX_LOG_FILES: usize = 10;
 /// The settings of a fresh cluster. They are in its postgresql.conf, where an operator may change them.
 const TUNING: &[&str] = &[
     "fsync=on",
-    "max_connections=100",
+    // A service that also works and several workers beside it; docs/operations.md has the sum.
+    "max_connections=250",
     // lz4 would be faster, but the server that the setup fetches is built without it.
     "wal_compression=on",
     "jit=off",
@@ -41,19 +42,46 @@ const TUNING: &[&str] = &[
 const BUFFERS_SHARE: u64 = 8;
 const BUFFERS_MIB: std::ops::RangeInclusive<u64> = 256..=4_096;
 
+/// The share of the memory above which the server is not given the buffers that its postgresql.conf says: it may come from a larger machine, and here the
+/// server would not start, or would be killed once they fill.
+const MOST_BUFFERS_SHARE: u64 = 2;
+
 /// The share of the memory that the server may expect to hold pages, its own and the kernel's; models have the rest.
 const CACHE_SHARE: u64 = 2;
 
-/// The settings of memory, from what the kernel says of the machine's memory and of this process's limit.
-fn memory(meminfo: Option<&str>, limit: Option<&str>) -> [String; 2] {
+/// A page of the server's buffers.
+const PAGE_BYTES: u64 = 8_192;
+
+/// The MiB of memory that the server and this process may have, from what the kernel says of the machine's memory and of this process's limit; 0 if it
+/// does not say.
+fn known_memory(meminfo: Option<&str>, limit: Option<&str>) -> u64 {
     let total = meminfo.and_then(|text| text.lines().find_map(|line| line.strip_prefix("MemTotal:")));
     let total = total.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0);
     // Without a limit the file says `max`.
     let limit = limit.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(u64::MAX);
-    let mebibytes = (total / 1_024).min(limit >> 20);
-    let buffers = (mebibytes / BUFFERS_SHARE).clamp(*BUFFERS_MIB.start(), *BUFFERS_MIB.end());
+    (total / 1_024).min(limit >> 20)
+}
+
+/// The memory of this machine, in MiB.
+fn memory_here() -> u64 {
+    let read = |path| fs::read_to_string(path).ok();
+    known_memory(read("/proc/meminfo").as_deref(), read("/sys/fs/cgroup/memory.max").as_deref())
+}
+
+/// The settings of memory for so many MiB.
+fn memory(mebibytes: u64) -> [String; 2] {
+    let buffers = buffers(mebibytes);
     let cache = (mebibytes / CACHE_SHARE).max(buffers);
     [format!("shared_buffers={buffers}MB"), format!("effective_cache_size={cache}MB")]
+}
+
+fn buffers(mebibytes: u64) -> u64 {
+    (mebibytes / BUFFERS_SHARE).clamp(*BUFFERS_MIB.start(), *BUFFERS_MIB.end())
+}
+
+/// Whether buffers of so many MiB are too large for a memory of so many.
+fn are_too_large(configured: u64, mebibytes: u64) -> bool {
+    mebibytes > 0 && configured > (mebibytes / MOST_BUFFERS_SHARE).max(buffers(mebibytes))
 }
 
 /// Where everything is, and who runs it.
@@ -128,8 +156,7 @@ impl Cluster {
             fs::remove_dir_all(&fresh).map_err(EmbeddedError::file("remove the half-made", &fresh))?;
         }
         tracing::info!(path = %self.data.display(), "making the data folder of PostgreSQL");
-        let read = |path| fs::read_to_string(path).ok();
-        let memory = memory(read("/proc/meminfo").as_deref(), read("/sys/fs/cgroup/memory.max").as_deref());
+        let memory = memory(memory_here());
         let mut initdb = self.command("initdb");
         // This sorts by code point and knows letters beyond ASCII. It is the same on each machine and needs none of its
         // locales.
@@ -148,8 +175,28 @@ impl Cluster {
         fs::rename(&fresh, &self.data).map_err(EmbeddedError::file("move into place", &self.data))
     }
 
+    /// The settings of memory of this machine, if those of postgresql.conf are for a larger one.
+    async fn smaller_memory(&self) -> Option<[String; 2]> {
+        let mut asking = self.command("postgres");
+        asking.arg("-D").arg(&self.data).args(["-C", "shared_buffers"]).kill_on_drop(true);
+        // Where it cannot tell, the start says why.
+        let said = asking.output().await.ok()?;
+        let pages: u64 = String::from_utf8_lossy(&said.stdout).trim().parse().ok()?;
+        let (configured, here) = ((pages * PAGE_BYTES) >> 20, memory_here());
+        are_too_large(configured, here).then(|| {
+            let instead = memory(here);
+            tracing::warn!(
+                configured_mib = configured,
+                memory_mib = here,
+                instead = instead.join(" "),
+                "the postgresql.conf of the data folder is for a machine with more memory, so the server starts with less"
+            );
+            instead
+        })
+    }
+
     /// The server's command line. Its settings override postgresql.conf.
-    pub fn server_command(&self) -> Result<Command, EmbeddedError> {
+    pub async fn server_command(&self) -> Result<Command, EmbeddedError> {
         let log = self.start_log();
         let file = create_plain(&log).map_err(EmbeddedError::file("write", &log))?;
         let admission = Admission::write(&self.data, self.account)?;
@@ -174,6 +221,9 @@ impl Cluster {
             setting("log_filename", format!("{LOG_PREFIX}%Y%m%d-%H%M%S.log").as_bytes()),
             setting("log_rotation_size", b"10MB"),
         ] {
+            command.arg("-c").arg(setting);
+        }
+        for setting in self.smaller_memory().await.into_iter().flatten() {
             command.arg("-c").arg(setting);
         }
         command.stdout(Stdio::from(file)).stderr(Stdio::from(second));
@@ -339,12 +389,24 @@ mod tests {
 
     #[test]
     fn the_server_gets_an_eighth_of_the_memory_within_its_bounds_and_expects_half_of_it_to_hold_pages() {
-        let of = |kibibytes: &str, limit| memory(Some(&format!("MemFree: 1 kB\nMemTotal:   {kibibytes} kB\n")), limit);
+        let of = |kibibytes: &str, limit| {
+            memory(known_memory(Some(&format!("MemFree: 1 kB\nMemTotal:   {kibibytes} kB\n")), limit))
+        };
         assert_eq!(of("16777216", Some("max\n")), ["shared_buffers=2048MB", "effective_cache_size=8192MB"]);
         assert_eq!(of("16777216", Some("8589934592\n")), ["shared_buffers=1024MB", "effective_cache_size=4096MB"]);
         assert_eq!(of("1048576", None), ["shared_buffers=256MB", "effective_cache_size=512MB"]);
         assert_eq!(of("1073741824", None), ["shared_buffers=4096MB", "effective_cache_size=524288MB"]);
-        assert_eq!(memory(None, None), ["shared_buffers=256MB", "effective_cache_size=256MB"]);
+        assert_eq!(memory(known_memory(None, None)), ["shared_buffers=256MB", "effective_cache_size=256MB"]);
+    }
+
+    #[test]
+    fn the_buffers_of_a_data_folder_stay_up_to_half_of_the_memory() {
+        for (configured, mebibytes) in [(4_096, 32_768), (4_096, 8_192), (256, 384), (4_096, 0)] {
+            assert!(!are_too_large(configured, mebibytes), "{configured} of {mebibytes}");
+        }
+        for (configured, mebibytes) in [(4_096, 8_191), (4_096, 4_096), (257, 384)] {
+            assert!(are_too_large(configured, mebibytes), "{configured} of {mebibytes}");
+        }
     }
 
     #[test]

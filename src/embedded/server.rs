@@ -35,8 +35,11 @@ impl Server {
     /// Starts the server and waits until it takes connections. A recovery may take long; this waits for it as long as
     /// the server lives.
     pub async fn start(cluster: &Cluster) -> Result<Self, EmbeddedError> {
-        let mut child =
-            cluster.server_command()?.spawn().map_err(EmbeddedError::file("start the server on", &cluster.data))?;
+        let mut child = cluster
+            .server_command()
+            .await?
+            .spawn()
+            .map_err(EmbeddedError::file("start the server on", &cluster.data))?;
         let Some(pid) = child.id() else { return Err(ended(cluster, "at once")) };
         let begun = Instant::now();
         let mut next_word = Duration::from_secs(10);

@@ -17,11 +17,11 @@ pub enum EmbedError {
     /// The runner accepts no calls from here: the settings of one of the two are wrong.
     #[error("the runner refuses: {0}")]
     Refused(String),
-    /// Nobody searches or makes vectors of this process's model any more.
+    /// Nobody searches or makes vectors of this process's model now.
     #[error(
-        "all vectors were moved to {to}, which this process does not have: set SVC_EMBEDDING_MODEL to it (with SVC_EMBEDDING_PRECISION), or SVC_EMBEDDING_COMING_MODEL"
+        "the vectors of {serving} serve, and this process does not have it: set SVC_EMBEDDING_MODEL to it (with SVC_EMBEDDING_PRECISION), or SVC_EMBEDDING_COMING_MODEL"
     )]
-    Replaced { to: String },
+    NotServing { serving: String },
     /// The runner accepts calls, but not this text.
     #[error("the runner refuses the text: {0}")]
     TextRefused(String),
@@ -101,10 +101,9 @@ impl IntoFailure for EmbedError {
         let (what, seconds) = match self {
             EmbedError::Model(error) => return error.into_failure(),
             EmbedError::TextRefused(reason) => return Failure::new(Code::InvalidField, reason),
-            EmbedError::Replaced { .. } => (
-                "all vectors were moved to another model, which this process does not have; the service's log names it",
-                60,
-            ),
+            EmbedError::NotServing { .. } => {
+                ("the vectors of another model serve, which this process does not have; the service's log names it", 60)
+            }
             EmbedError::Away { retry_after, .. } => {
                 ("the embedding model's runner does not answer now", retry_after.map_or(2, |time| time.as_secs()))
             }
@@ -129,7 +128,7 @@ mod tests {
             EmbedError::Away { retry_after, .. } => format!("away {}", retry_after.map_or(0, |time| time.as_secs())),
             EmbedError::Broken(_) => "broken".to_owned(),
             EmbedError::Refused(_) => "refused".to_owned(),
-            EmbedError::Replaced { .. } => "replaced".to_owned(),
+            EmbedError::NotServing { .. } => "not serving".to_owned(),
             EmbedError::TextRefused(_) => "text refused".to_owned(),
         };
         let of = |code| Failure::new(code, "x");

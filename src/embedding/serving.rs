@@ -9,8 +9,20 @@ use std::sync::{
 pub struct Served {
     /// Its name and hash.
     pub model: String,
-    /// The model whose vectors it took the place of; `None` before that.
-    pub replaced: Option<String>,
+    /// The models whose vectors others took the place of, until they serve again.
+    pub replaced: Vec<String>,
+    /// The model to which vectors are being moved.
+    pub coming: Option<String>,
+    /// Vectors are being moved from one model to another.
+    pub moves: bool,
+}
+
+impl Served {
+    /// Whether nobody may work with this model: what is written with it is found by nobody, and takes away what is found. Between two moves the settings
+    /// may name any model that was never replaced.
+    pub fn refuses(&self, model: &str) -> bool {
+        self.model != model && (self.moves || self.replaced.iter().any(|replaced| replaced == model))
+    }
 }
 
 /// What a process knows of it. One look a second keeps it young; meanwhile the vectors of both models are there.

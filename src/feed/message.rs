@@ -191,7 +191,7 @@ impl Said {
                 .with("remedy", "publish it without this header, or replay it by the SVC_AMQP_URL of the service"));
         }
         let mut upload = match self.content_type.as_deref() {
-            Some(ENVELOPE) => {
+            Some(content_type) if is_envelope(content_type) => {
                 // Nothing of what is too large is read.
                 fits(body.len() as u64, envelope_limit(inline_bytes), inline_bytes)?;
                 upload_of(envelope(body)?)?
@@ -216,6 +216,11 @@ impl Said {
 fn is_plain(coding: &str) -> bool {
     const PLAIN: [&str; 8] = ["", "identity", "binary", "7bit", "8bit", "utf-8", "utf8", "us-ascii"];
     PLAIN.iter().any(|plain| coding.trim().eq_ignore_ascii_case(plain))
+}
+
+/// Whether a media type is that of an envelope, in any case and with any parameters, as some libraries add them unasked.
+pub fn is_envelope(media_type: &str) -> bool {
+    media_type.split(';').next().is_some_and(|essence| essence.trim().eq_ignore_ascii_case(ENVELOPE))
 }
 
 /// A SHA-256 as it is stored.

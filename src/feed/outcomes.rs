@@ -108,7 +108,17 @@ fn outcome(event: &Told) -> (&'static str, Value) {
 
 /// Tells the producer of a message that came again what became of it the first time, and how its ingestion ended. An end that is still to come is
 /// told where this delivery says.
+///
+/// The outcome of the delivery that was stored is told by the mark that is stored, perhaps not yet, so the delivery that takes the place of that mark has
+/// it told first.
 pub(super) async fn again(service: &Service, broker: &Broker, receipt: &Receipt, known: &Outcome) -> Result<(), Lost> {
+    let (reply_to, mark) = (receipt.reply_to.as_deref(), receipt.correlation_id.as_deref());
+    let (before, mark_before) = (known.reply_to.as_deref(), known.correlation_id.as_deref());
+    let takes_place = known.outcome == "accepted" && reply_to.is_some() && (before, mark_before) != (reply_to, mark);
+    if let Some(before) = before.filter(|_| takes_place) {
+        let told = outcome_again(receipt, known, &known.outcome, Map::new());
+        arrived(reply(broker, before, &told, mark_before).await.map_err(Lost::Broker)?).await.map_err(Lost::Broker)?;
+    }
     let end = match known.document_id.filter(|_| known.outcome == "accepted") {
         Some(id) => bulk::follow(&mut *service.pool.acquire().await?, receipt, id).await?,
         None => None,
@@ -120,21 +130,26 @@ pub(super) async fn again(service: &Service, broker: &Broker, receipt: &Receipt,
         }
         (word(Some(kind)), told)
     });
-    for (word, mut told) in std::iter::once((known.outcome.as_str(), Map::new())).chain(end) {
-        told.extend([
-            ("v".to_owned(), json!(1)),
-            ("message_id".to_owned(), json!(receipt.message_id)),
-            ("outcome".to_owned(), json!(word)),
-            ("document_id".to_owned(), json!(known.document_id.map(|id| id.0))),
-            ("sha256".to_owned(), json!(known.sha256)),
-            ("again".to_owned(), json!(true)),
-        ]);
-        let (reply_to, mark) = (receipt.reply_to.as_deref(), receipt.correlation_id.as_deref());
-        for sent in send(broker, word, &told.into(), reply_to, mark).await.map_err(Lost::Broker)? {
+    for (word, told) in std::iter::once((known.outcome.as_str(), Map::new())).chain(end) {
+        let told = outcome_again(receipt, known, word, told);
+        for sent in send(broker, word, &told, reply_to, mark).await.map_err(Lost::Broker)? {
             arrived(sent).await.map_err(Lost::Broker)?;
         }
     }
     Ok(())
+}
+
+/// What is told of a message that came again.
+fn outcome_again(receipt: &Receipt, known: &Outcome, word: &str, mut told: Map<String, Value>) -> Value {
+    told.extend([
+        ("v".to_owned(), json!(1)),
+        ("message_id".to_owned(), json!(receipt.message_id)),
+        ("outcome".to_owned(), json!(word)),
+        ("document_id".to_owned(), json!(known.document_id.map(|id| id.0))),
+        ("sha256".to_owned(), json!(known.sha256)),
+        ("again".to_owned(), json!(true)),
+    ]);
+    told.into()
 }
 
 /// Returns when the broker has an outcome, or when a full queue has refused it.
@@ -157,19 +172,33 @@ async fn send(
     reply_to: Option<&str>,
     correlation_id: Option<&str>,
 ) -> Result<Vec<Sent>, BrokerError> {
-    let mut properties = BasicProperties::default()
+    let (events, key) = (broker.name("events"), format!("result.{word}"));
+    // Nobody needs to listen.
+    let to_all = broker.send(&events, &key, outcome.to_string().as_bytes(), properties(correlation_id), false).await?;
+    let mut sent = vec![to_all];
+    if let Some(queue) = reply_to {
+        sent.push(reply(broker, queue, outcome, correlation_id).await?);
+    }
+    Ok(sent)
+}
+
+/// Sends an outcome to its producer alone.
+async fn reply(
+    broker: &Broker,
+    queue: &str,
+    outcome: &Value,
+    correlation_id: Option<&str>,
+) -> Result<Sent, BrokerError> {
+    broker.send("", queue, outcome.to_string().as_bytes(), properties(correlation_id), false).await
+}
+
+fn properties(correlation_id: Option<&str>) -> BasicProperties {
+    let properties = BasicProperties::default()
         .with_content_type("application/json".into())
         .with_type("svc.result.v1".into())
         .with_delivery_mode(2);
-    if let Some(id) = correlation_id {
-        properties = properties.with_correlation_id(id.into());
+    match correlation_id {
+        Some(id) => properties.with_correlation_id(id.into()),
+        None => properties,
     }
-    let body = outcome.to_string();
-    let (events, key) = (broker.name("events"), format!("result.{word}"));
-    // Nobody needs to listen.
-    let mut sent = vec![broker.send(&events, &key, body.as_bytes(), properties.clone(), false).await?];
-    if let Some(queue) = reply_to {
-        sent.push(broker.send("", queue, body.as_bytes(), properties, false).await?);
-    }
-    Ok(sent)
 }

@@ -82,7 +82,7 @@ pub(super) async fn arrive(
                 Code::FetchFailed | Code::Unavailable | Code::TimedOut => Missing::Later(failure),
                 _ => Missing::Refused(failure),
             })?;
-            let filename = pages::name(&fetched.url);
+            let filename = Some(pages::file_name(&fetched.url, &fetched.media_type));
             Arrived { file: fetched.file, filename, declared_mime: Some(fetched.media_type) }
         }
     };

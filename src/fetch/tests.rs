@@ -325,3 +325,17 @@ async fn a_server_without_tls_and_a_closed_port_are_named_without_the_path() {
     let error = get(&gone, parse("http://gone.example.org/").unwrap(), GENEROUS).await.unwrap_err();
     assert!(matches!(error, FetchError::Unresolved { .. }), "{error}");
 }
+
+#[test]
+fn a_pause_is_asked_for_in_seconds_or_by_a_date() {
+    let asked = |value: &'static str| {
+        let headers = HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from_static(value))]);
+        retry_after(&headers)
+    };
+    assert_eq!(asked(" 7"), Some(Duration::from_secs(7)));
+    assert!(asked("Wed, 21 Oct 2499 07:28:00 GMT") > Some(Duration::from_secs(3600)));
+    for nothing in ["soon", "-1", "", "Wed, 21 Oct 2015 07:28:00 GMT"] {
+        assert_eq!(asked(nothing), None, "{nothing}");
+    }
+    assert_eq!(retry_after(&HeaderMap::new()), None);
+}

@@ -23,6 +23,7 @@ pub fn check_language(field: &str, tag: &str) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use oxttl::NTriplesParser;
+    use svc_client::constraint::{Constraint, Form};
 
     #[test]
     fn what_is_let_in_is_what_the_parser_reads_back() {
@@ -31,6 +32,9 @@ mod tests {
             ("urn:x:ä", true),
             ("http://[2001:db8::1]:80/a?b#c", true),
             ("mailto:a@b.example", true),
+            ("mailto:", true),
+            ("http://e/New\u{a0}York", true),
+            ("http://e/東京\u{3000}都", true),
             ("http://[", false),
             ("urn:x:[", false),
             ("http://ex/%zz", false),
@@ -41,6 +45,9 @@ mod tests {
             let line = format!("<http://e/s> <{iri}> <http://e/o> .");
             let is_read = NTriplesParser::new().for_slice(line.as_bytes()).all(|triple| triple.is_ok());
             assert_eq!((check_iri("iri", iri).is_ok(), is_read), (fits, fits), "{iri}");
+            // What came in with a graph must come in again with an archive.
+            let form = Constraint::Text(1, 2048, Form::Iri).check("iri", &iri.to_owned());
+            assert!(form.is_ok() || !fits, "{iri}: {form:?}");
         }
         for (tag, fits) in [
             ("en", true),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{AuditAct, AuditPage, CallerResponse, PrincipalPage, PrincipalResponse},
+    wire::{AuditAct, AuditPage, CallerResponse, PrincipalKind, PrincipalPage, PrincipalResponse},
 };
 use svc_ids::{DocumentId, PrincipalId};
 
@@ -103,6 +103,11 @@ impl Handle<ops::update_principal> for Service {
             }
             updated => updated.or_fail()?.ok_or_else(|| no_principal(id))?,
         };
+        // One that was bound as a service keeps its user, and answers again once it is a service.
+        if change.amqp_user.is_some() && after.amqp_user.is_some() && after.kind != PrincipalKind::Service {
+            let failure = Failure::field("amqp_user", "takes a user of the broker only for a service");
+            return Err(failure.with("remedy", "make it a service: svc access principals edit NAME --kind service"));
+        }
         let changes = match serde_json::to_value(&change) {
             Ok(Value::Object(changes)) => changes,
             _ => Map::new(),

@@ -111,9 +111,10 @@ impl Handle<ops::retry_task> for Service {
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let before = task(&mut tx, id).await?;
         if !requeue(&mut tx, &self.task_types, id, DocumentId(before.document_id), RootId(before.root_id)).await? {
-            let detail =
-                format!("task {id} is {}: only a task that has failed for good can be queued again", before.status);
-            return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status.as_str()));
+            // Somebody else may have queued it since the look above.
+            let status = task(&mut tx, id).await?.status;
+            let detail = format!("task {id} is {status}: only a task that has failed for good can be queued again");
+            return Err(Failure::new(Code::Conflict, detail).with("task_status", status.as_str()));
         }
         let after = task(&mut tx, id).await?;
         caller.record(&mut tx, on_task(AuditAct::TaskRetry, &before)).await.or_fail()?;
@@ -136,11 +137,12 @@ impl Handle<ops::cancel_task> for Service {
         settle::lock_for_failure(&mut tx, &self.task_types, &before.task_type, document_id, &before.params)
             .await
             .or_fail()?;
+        let which = Cancel::Task(id);
         // A waiting task may be claimed, and a held one given back, between two looks.
         let (stopping, cancelled) = loop {
-            let stopping = store::admin::cancel_held(&mut tx, Cancel::Task(id)).await.or_fail()?;
-            let cancelled = store::admin::cancel_waiting(&mut tx, Cancel::Task(id)).await.or_fail()?;
-            if stopping > 0 || !cancelled.is_empty() || !store::admin::task_goes_on(&mut tx, id).await.or_fail()? {
+            let stopping = store::admin::cancel_held(&mut tx, which).await.or_fail()?;
+            let cancelled = store::admin::cancel_waiting(&mut tx, which).await.or_fail()?;
+            if stopping > 0 || !cancelled.is_empty() || !store::admin::goes_on(&mut tx, which).await.or_fail()? {
                 break (stopping, cancelled);
             }
         };

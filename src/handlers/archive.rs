@@ -168,9 +168,9 @@ impl Handle<ops::export_links> for Service {
         let mut conn = self.pool.acquire().await.or_fail()?;
         let under = root(&mut conn, caller, query.parent_id).await?;
         let room = self.settings.page_bytes;
-        let page = archive::links(&mut conn, &caller.readable(), under, after, query.rows(), room).await.or_fail()?;
-        let next_cursor = page.rows.last().filter(|_| page.has_more).map(|link| link.id.to_string());
-        let links = page.rows.into_iter().map(|row| ArchivedLink {
+        let scope = caller.readable();
+        let (rows, next) = archive::links(&mut conn, &scope, under, after, query.rows(), room).await.or_fail()?;
+        let links = rows.into_iter().map(|row| ArchivedLink {
             source: row.source_id.0,
             target: row.target_id.0,
             link_type: row.link_type,
@@ -178,7 +178,7 @@ impl Handle<ops::export_links> for Service {
             metadata: row.metadata.0,
             outside: row.is_outside,
         });
-        Ok(ArchiveLinkPage { links: links.collect(), next_cursor })
+        Ok(ArchiveLinkPage { links: links.collect(), next_cursor: next.map(|id| id.to_string()) })
     }
 }
 

@@ -167,7 +167,7 @@ impl<'a> Making<'a> {
         let parent_id = parent.map(|parent| parent.id().0);
         if item.private || service.settings.is_enclosed(parent_id) {
             self.flush(service, conn).await?;
-            self.caller = self.caller.enclose(conn, &place).await.or_fail()?;
+            self.caller = self.caller.enclose(conn, &place).await.or_fail()??;
         }
         Ok(())
     }

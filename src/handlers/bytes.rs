@@ -1,6 +1,12 @@
 //! The stored bytes of files.
 use crate::{
-    access::Caller, admission, blobs::Reading, error::OrFail, registry::Handle, service::Service, store,
+    access::Caller,
+    admission,
+    blobs::Reading,
+    error::OrFail,
+    registry::Handle,
+    service::Service,
+    store::{self, ingest_nodes::Belongs},
     usetype::Usetype,
 };
 use bytes::Bytes;
@@ -25,12 +31,14 @@ impl Handle<ops::read_bytes> for Service {
             let mut conn = self.pool.acquire().await.or_fail()?;
             let row = store::documents::read(&mut conn, &caller.readable(), id, false).await.or_fail()?;
             let row = row.ok_or_else(|| Failure::no_document(id.0))?;
-            (row, store::blobs::of_document(&mut conn, id).await.or_fail()?)
+            match store::blobs::of_document(&mut conn, id).await.or_fail()? {
+                Some(blob) => (row, blob),
+                None => {
+                    let belongs = store::ingest_nodes::belongs(&mut conn, id).await.or_fail()?;
+                    return Err(no_bytes(id, &row.usetype, belongs));
+                }
+            }
         };
-        let blob = blob.ok_or_else(|| {
-            Failure::new(Code::NotFound, format!("document {id} is not a file: it has no stored bytes"))
-                .with("remedy", "read its text, or ask for the file that contains it")
-        })?;
         let etag = format!("\"{}\"", blob.content_hash);
         if call.meta.knows(&etag) {
             return Ok(Validated::NotModified { etag });
@@ -82,6 +90,19 @@ fn file_name(title: String, usetype: &str, media_type: &str) -> String {
         Some(ending) => format!("{title}.{ending}"),
         None => title,
     }
+}
+
+fn no_bytes(id: DocumentId, usetype: &str, belongs: Option<Belongs>) -> Failure {
+    // Of what was ingested only an import leaves out bytes. A usetype alone tells nothing, because callers give any to what they create.
+    let is_file = |Belongs { root_id, .. }| root_id.document() == id || usetype == Usetype::File.as_str();
+    let (why, remedy) = match belongs.is_some_and(is_file) {
+        true => (
+            "was imported without its bytes, as where another document has them",
+            "read its text; once no other document has them, another import of the same archive stores them",
+        ),
+        false => ("is not a file: it has no stored bytes", "read its text, or ask for the file that contains it"),
+    };
+    Failure::new(Code::NotFound, format!("document {id} {why}")).with("remedy", remedy)
 }
 
 /// The part of a file that a `Range` asks for.

@@ -107,7 +107,7 @@ async fn create(
             .or_fail()?;
     }
     let caller = match new.private || service.settings.is_enclosed(new.parent_id) {
-        true => caller.enclose(conn, &place).await.or_fail()?,
+        true => caller.enclose(conn, &place).await.or_fail()??,
         false => caller.clone(),
     };
     store::events::record(conn, EventKind::DocumentCreated, &[id], &json!({})).await.or_fail()?;
@@ -280,7 +280,7 @@ async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta)
     tx.commit().await.or_fail()?;
     after_giving_up(service, given_up).await;
     if is_much {
-        after_many(service).await;
+        service.requests.spawn(after_many(service.clone()));
     }
     if let Some(file) = file {
         settle::settle_or_leave(service, file).await;
@@ -289,12 +289,17 @@ async fn delete(service: &Service, caller: &Caller, id: DocumentId, meta: &Meta)
     Ok(())
 }
 
-/// Deletes the bytes and takes the settle events that a delete of many files leaves behind. An error is only logged,
-/// because the delete took effect; the sweep does the rest.
-async fn after_many(service: &Service) {
+/// Takes the settle events that a delete of many files leaves behind, and deletes the bytes. The caller does not wait for this: the delete took effect, and
+/// what is noted for this is done by the sweep if the process ends or an error ends it.
+async fn after_many(service: Service) {
     let done = async {
-        while store::blobs::unlink_orphans(&service.pool).await? > 0 {}
-        settle::take_left(service).await
+        if settle::take_left(&service).await? {
+            service.wake.notify(Lanes::ALL);
+        }
+        // Nobody closes the slot.
+        let _place = service.unlinking.acquire().await;
+        while !service.ending.is_cancelled() && store::blobs::unlink_orphans(&service.pool).await? > 0 {}
+        Ok::<_, sqlx::Error>(())
     };
     if let Err(error) = done.await {
         tracing::warn!(error = %error, "could not delete the bytes of all deleted files; the sweep will delete the rest");

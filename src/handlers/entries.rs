@@ -1,4 +1,5 @@
 //! Texts, conversations and addresses as files: stored as uploads are, and answered when they are ingested.
+use super::lists::page;
 use crate::{
     access::Caller,
     error::OrFail,
@@ -101,9 +102,10 @@ impl Handle<ops::create_conversation> for Service {
         let shown = EmbedQuery { include_embed: query.include_embed };
         let document = Call { meta: Meta::default(), path, query: shown, body: Nothing {} };
         let document = Handle::<ops::read_document>::handle(self, caller, document).await?.value()?;
-        let page = PageQuery { limit: Some(NODES), include_embed: query.include_embed, ..PageQuery::default() };
-        let sections = Call { meta: Meta::default(), path, query: page, body: Nothing {} };
-        let sections = Handle::<ops::list_children>::handle(self, caller, sections).await?;
+        let query = PageQuery { limit: Some(NODES), include_embed: query.include_embed, ..PageQuery::default() };
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let turns = store::documents::turns(&mut conn, &caller.readable(), DocumentId(id), NODES).await.or_fail()?;
+        let sections = page(self, &mut conn, caller, &query, turns, |last| last.id.to_string()).await?;
         Ok(ConversationResponse {
             document_id: id,
             title: document.title,

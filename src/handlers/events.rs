@@ -29,6 +29,8 @@ const HEADER: &str = "Last-Event-ID";
 /// How often a stream makes sure that its caller may still read, if it has no events, and tells how far it has come. It tells that no
 /// sooner, because the moment would tell of each event that its caller may not read.
 const BEAT: Duration = Duration::from_secs(2);
+/// For how long after it was read a page is handed out. What is left then is read again, by the rights of that moment.
+const FRESH: Duration = Duration::from_secs(1);
 /// The pause while the database is away.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How many times in a row the database may be unreachable before a stream ends.
@@ -73,6 +75,8 @@ impl Handle<ops::follow_events> for Service {
             position: Some(after),
             next_beat: Instant::now(),
             read: VecDeque::new(),
+            read_at: Instant::now(),
+            end: (after, after_at),
             news,
             reading: self.watching.clone(),
             ending: self.ending.clone(),
@@ -94,14 +98,15 @@ fn gone(reason: String, oldest: i64) -> Failure {
     )
 }
 
-/// A stream of events. It reads the next page when the caller has taken the one before, with the rights that the caller has then.
+/// A stream of events. It reads the next page when the caller has taken the one before, or has left some of it for too long, with the rights that the
+/// caller has then.
 struct Follow {
     pool: PgPool,
     /// Whether reads may be answered by servers that are behind.
     has_standbys: bool,
     caller: Caller,
     wanted: Wanted,
-    /// The number of the last event that was looked at.
+    /// The number of the last event that the caller was told of, or that was looked at and is not for it.
     after: i64,
     /// When that event happened; `None` if it was not kept.
     after_at: Option<DateTime<Utc>>,
@@ -111,6 +116,10 @@ struct Follow {
     next_beat: Instant,
     /// Events that were read and have not been sent yet.
     read: VecDeque<EventResponse>,
+    /// When they were read.
+    read_at: Instant,
+    /// The number and the moment of the last event that was looked at with them.
+    end: (i64, Option<DateTime<Utc>>),
     news: watch::Receiver<i64>,
     reading: Arc<Semaphore>,
     ending: CancellationToken,
@@ -124,7 +133,14 @@ impl Follow {
     async fn next(mut self) -> Option<(Item, Option<Follow>)> {
         let mut away = 0;
         loop {
+            if self.read_at.elapsed() >= FRESH {
+                self.read.clear();
+            }
             if let Some(event) = self.read.pop_front() {
+                (self.after, self.after_at, self.position) = (event.seq, Some(event.at), None);
+                if self.read.is_empty() {
+                    self.end_page();
+                }
                 let event = Event { id: Some(event.seq.to_string()), name: event.kind.as_str().into(), data: event };
                 return Some((Ok(Sent::Event(event)), Some(self)));
             }
@@ -157,6 +173,16 @@ impl Follow {
                 }
                 Err(failure) => return Some((Err(failure), None)),
             }
+        }
+    }
+
+    /// Goes on behind the last event that was looked at, once nothing of its page is left to be sent.
+    fn end_page(&mut self) {
+        let told = self.after;
+        (self.after, self.after_at) = self.end;
+        // An event that is sent tells its number itself.
+        if self.after != told {
+            self.position = Some(self.after);
         }
     }
 
@@ -205,10 +231,10 @@ impl Follow {
         // Numbers have no gaps, so a gap is what was deleted because it was too old.
         match looked_at {
             Some((first, last)) if first == self.after + 1 => {
-                (self.after, self.after_at) = (last, last_at);
-                // The event itself tells the number of a last one that is sent.
-                self.position = Some(last).filter(|last| events.last().is_none_or(|event| event.seq != *last));
-                self.read = events.into();
+                (self.read, self.read_at, self.end) = (events.into(), Instant::now(), (last, last_at));
+                if self.read.is_empty() {
+                    self.end_page();
+                }
                 Ok(())
             }
             Some((first, _)) => Err(expired(first)),

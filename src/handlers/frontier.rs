@@ -17,7 +17,7 @@ use std::{
 };
 use svc_client::{
     Call, Code, Event, EventStream, Failure, Sent, ops,
-    wire::{FrontierResponse, FrontierStage, ReprocessProgress},
+    wire::{BlockedBy, FrontierResponse, FrontierStage, ReprocessProgress, Settled},
 };
 use svc_ids::DocumentId;
 use tokio::sync::Semaphore;
@@ -175,7 +175,30 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         }
         _ => None,
     };
-    let mut recorded = store::evidence::read_some(&mut tx, id, &Evidence::WARNINGS).await.or_fail()?;
+    let warnings = warnings(&mut tx, caller, id).await?;
+    let line = [row.path.as_slice(), &[id.0]].concat();
+    let Unfinished { stages, oldest_seconds, blocked_by } =
+        store::admin::frontier(&mut tx, &scope, &line).await.or_fail()?;
+    Ok(FrontierResponse {
+        document_id: id.0,
+        settled: row.settled.0,
+        priority,
+        nodes_total: counts.total,
+        nodes_settled: counts.settled,
+        nodes_in_flight: counts.in_flight,
+        nodes_failed: counts.failed,
+        tasks_unfinished: unfinished_of(&stages),
+        stages,
+        oldest_seconds,
+        blocked_by,
+        warnings,
+        reprocess: reprocess(&mut tx, id, &line).await?,
+    })
+}
+
+/// What could not be read of a document or found in it, for a caller who may read it.
+pub async fn warnings(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<Vec<String>, Failure> {
+    let mut recorded = store::evidence::read_some(conn, id, &Evidence::WARNINGS).await.or_fail()?;
     let mut take = |name: Evidence| recorded.remove(name.as_str());
     let empty = take(Evidence::ExtractEmpty);
     let pages = take(Evidence::OcrLeftOut).filter(Value::is_object);
@@ -194,7 +217,7 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         // The names of parts are shown to those who may read them.
         let mut names = Vec::new();
         for part in failed["parts"].as_array().into_iter().flatten().filter_map(Value::as_i64) {
-            let row = store::documents::read(&mut tx, &caller.readable(), DocumentId(part), false).await.or_fail()?;
+            let row = store::documents::read(conn, &caller.readable(), DocumentId(part), false).await.or_fail()?;
             names.extend(row.map(|row| format!("`{}`", row.title)));
         }
         if !names.is_empty() {
@@ -208,32 +231,22 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         let names: Vec<_> = reasons.keys().cloned().collect();
         warning(Evidence::WithoutVector, &format!("{nodes} ({})", names.join(", ")))
     }));
-    let unfinished =
-        store::admin::frontier(&mut tx, &scope, &[row.path.as_slice(), &[id.0]].concat()).await.or_fail()?;
-    let Unfinished { stages, oldest_seconds, blocked_by } = unfinished;
-    Ok(FrontierResponse {
-        document_id: id.0,
-        settled: row.settled.0,
-        priority,
-        nodes_total: counts.total,
-        nodes_settled: counts.settled,
-        nodes_in_flight: counts.in_flight,
-        nodes_failed: counts.failed,
-        tasks_unfinished: unfinished_of(&stages),
-        stages,
-        oldest_seconds,
-        blocked_by,
-        warnings,
-        reprocess: reprocess(&mut tx, id).await?,
-    })
+    Ok(warnings)
 }
 
 /// The progress of the reprocess that runs for a file. Whoever may read the file will be able to read all that it makes.
-async fn reprocess(conn: &mut PgConnection, id: DocumentId) -> Result<Option<ReprocessProgress>, Failure> {
+async fn reprocess(
+    conn: &mut PgConnection,
+    id: DocumentId,
+    line: &[i64],
+) -> Result<Option<ReprocessProgress>, Failure> {
     let Some(running) = store::reprocess::running(conn, id).await.or_fail()? else { return Ok(None) };
     let counts = store::ingest_nodes::frontier(conn, running.id).await.or_fail()?.unwrap_or_default();
-    let Unfinished { stages, blocked_by, .. } =
+    let Unfinished { stages, mut blocked_by, .. } =
         store::admin::frontier(conn, &Readable::everything(), &[running.id.0]).await.or_fail()?;
+    if running.settled.0 == Settled::Settled && store::reservations::is_worked_on(conn, line).await.or_fail()? {
+        blocked_by.insert(BlockedBy::Reservation, 1);
+    }
     Ok(Some(ReprocessProgress {
         root_id: running.id.0,
         started_at: running.started_at,

@@ -3,14 +3,14 @@ use super::documents::{id_cursor, page_by_id};
 use crate::{
     access::Caller,
     admission::Place,
-    error::OrFail,
+    error::{IntoFailure, OrFail},
     registry::Handle,
     search::{bm25, maxsim},
     service::Service,
     store::{
         self,
         audit::Entry,
-        away::sql_state,
+        away::{QUERY_CANCELED, sql_state},
         indexes::{
             self, DEFAULT, IndexError,
             manage::{self, IndexRow, Removed},
@@ -51,8 +51,26 @@ fn failure(error: IndexError) -> Failure {
             let field = problem.0.split([' ', ';']).next().unwrap_or("analyzer").to_owned();
             Failure::field(&field, problem)
         }
-        IndexError::Database(error) => Err::<(), _>(error).or_fail().expect_err("it is an error"),
+        IndexError::Database(error) => error.into_failure(),
     }
+}
+
+/// Why what an index holds could not be taken out of it.
+fn not_emptied(error: IndexError) -> Failure {
+    match error {
+        IndexError::Database(error) if sql_state(&error) == QUERY_CANCELED => {
+            Failure::new(Code::TimedOut, "the index holds too much to be emptied in the time of a request")
+                .with("setting", "SVC_REQUEST_TIMEOUT_SECONDS")
+                .with("remedy", "raise SVC_REQUEST_TIMEOUT_SECONDS and try again; what is indexed is put off meanwhile")
+        }
+        error => failure(error),
+    }
+}
+
+/// Has the statements of a transaction that may empty a locked index take long: what it holds goes whole.
+async fn allow_emptying(service: &Service, conn: &mut PgConnection) -> Result<(), Failure> {
+    let limit = service.settings.statement_timeout.max(service.settings.request_timeout);
+    store::transaction::allow(conn, limit).await.or_fail()
 }
 
 /// The language as the analyzer knows it: both have one word for it.
@@ -173,7 +191,10 @@ impl Handle<ops::create_index> for Service {
         if let Some(members) = &new.members {
             lock_members(&mut tx, members).await?;
         }
-        let made = manage::insert(&mut tx, &new.name, &config, capabilities).await.map_err(failure)?;
+        // What nobody set here is as in the other indexes.
+        let is_set = self.settings.is_set("SVC_BM25_EXCLUDE_USETYPES");
+        let excluded = is_set.then_some(self.settings.bm25_exclude_usetypes.as_slice());
+        let made = manage::insert(&mut tx, &new.name, &config, capabilities, excluded).await.map_err(failure)?;
         let id = made.ok_or_else(|| taken(&new.name))?;
         if let Some(members) = &new.members {
             manage::add_members(&mut tx, id, members).await.or_fail()?;
@@ -224,14 +245,15 @@ impl Handle<ops::update_index> for Service {
             title_paths: change.title_paths.unwrap_or(old.title_paths),
         };
         if new != old {
-            // A restart would undo it.
+            // Where they are set, a restart would undo it.
             let settings = "SVC_BM25_K1, SVC_BM25_B, SVC_BM25_TITLE_WEIGHT, SVC_TITLE_PATHS and SVC_LANGUAGE";
             not_the_default(&before.name, &format!("changed: {settings} configure it"))?;
         }
         if new.same_postings(&old) {
             indexes::configure(&mut tx, id, &new).await.map_err(failure)?;
         } else {
-            manage::build_anew(&mut tx, id, &old, &new).await.map_err(failure)?;
+            allow_emptying(self, &mut tx).await?;
+            manage::build_anew(&mut tx, id, &old, &new).await.map_err(not_emptied)?;
         }
         let changed = serde_json::to_value(&change).map_err(|error| Failure::new(Code::Internal, error))?;
         record(&mut tx, caller, AuditAct::IndexUpdate, &before, Some(("change", changed))).await?;
@@ -247,7 +269,8 @@ impl Handle<ops::delete_index> for Service {
         manage::lock(&mut tx, id).await.map_err(failure)?;
         let index = read(&mut tx, id).await?;
         not_the_default(&index.name, "deleted")?;
-        manage::delete(&mut tx, id).await.or_fail()?;
+        allow_emptying(self, &mut tx).await?;
+        manage::delete(&mut tx, id).await.map_err(|error| not_emptied(error.into()))?;
         record(&mut tx, caller, AuditAct::IndexDelete, &index, None).await?;
         tx.commit().await.or_fail()
     }
@@ -277,7 +300,10 @@ impl Handle<ops::add_index_members> for Service {
         match index.restricted {
             true => manage::cover(&mut tx, id, &members).await.or_fail()?,
             // It covered everything.
-            false => manage::rebuild(&mut tx, id, &config).await.map_err(failure)?,
+            false => {
+                allow_emptying(self, &mut tx).await?;
+                manage::rebuild(&mut tx, id, &config).await.map_err(not_emptied)?;
+            }
         }
         record(&mut tx, caller, AuditAct::IndexMemberAdd, &index, Some(("members", members.into()))).await?;
         tx.commit().await.or_fail()?;
@@ -314,7 +340,8 @@ impl Handle<ops::refresh_index> for Service {
         let id = IndexId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let config = manage::lock(&mut tx, id).await.map_err(failure)?;
-        manage::rebuild(&mut tx, id, &config).await.map_err(failure)?;
+        allow_emptying(self, &mut tx).await?;
+        manage::rebuild(&mut tx, id, &config).await.map_err(not_emptied)?;
         let index = read(&mut tx, id).await?;
         record(&mut tx, caller, AuditAct::IndexRefresh, &index, None).await?;
         tx.commit().await.or_fail()?;

@@ -1,7 +1,7 @@
 //! Moves of all vectors from one embedding model to another.
 use crate::{
     access::Caller,
-    embedding::Model,
+    embedding::{EmbedError, Model},
     error::OrFail,
     ingest::tasks::types::REEMBED,
     registry::Handle,
@@ -15,21 +15,23 @@ use svc_client::{
 
 impl Handle<ops::read_model_move> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_model_move>) -> Result<ModelMoveResponse, Failure> {
-        let model = self.model().await?;
-        shown(self, &model).await
+        shown(self).await
     }
 }
 
 impl Handle<ops::start_model_move> for Service {
     async fn handle(&self, caller: &Caller, _: Call<ops::start_model_move>) -> Result<ModelMoveResponse, Failure> {
-        let model = self.model().await?;
+        let own = self.embedder()?;
         let to = coming(self).await?.ok_or_else(|| {
             Failure::new(Code::NotConfigured, "no model is named to which vectors could be moved")
                 .with("setting", "SVC_EMBEDDING_COMING_MODEL")
         })?;
+        // Where the settings name one model as both, nobody may have the one that serves any more.
+        let is_alone = own.known().await.is_some_and(|own| own.identity() == to.identity());
+        let from = if is_alone { to.clone() } else { self.model().await? };
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        if model_moves::start(&mut tx, model.identity(), to.identity()).await.or_fail()? {
-            let entry = Entry::new(AuditAct::ModelMoveStart).with("from_model", model.identity());
+        if model_moves::start(&mut tx, from.identity(), to.identity()).await.or_fail()? {
+            let entry = Entry::new(AuditAct::ModelMoveStart).with("from_model", from.identity());
             caller.record(&mut tx, entry.with("to_model", to.identity())).await.or_fail()?;
         } else if let Some(other) = model_moves::read(&mut tx).await.or_fail()?
             && (other.to_model != to.identity() || other.state.0 == ModelMoveState::Cancelling)
@@ -39,7 +41,7 @@ impl Handle<ops::start_model_move> for Service {
             return Err(Failure::new(Code::Conflict, detail).with("to_model", other));
         }
         tx.commit().await.or_fail()?;
-        shown(self, &model).await
+        shown(self).await
     }
 }
 
@@ -68,11 +70,18 @@ async fn coming(service: &Service) -> Result<Option<Model>, Failure> {
     }
 }
 
-async fn shown(service: &Service, model: &Model) -> Result<ModelMoveResponse, Failure> {
+async fn shown(service: &Service) -> Result<ModelMoveResponse, Failure> {
+    let model = service.model_of(service.embedder()?).await;
     // A runner that is away for a moment does not keep anybody from reading how far the move is.
     let coming_model = coming(service).await.ok().flatten().map(|coming| coming.identity().to_owned());
     let mut conn = service.pool.acquire().await.or_fail()?;
-    let last = match model_moves::read(&mut conn).await.or_fail()? {
+    let moved = model_moves::read(&mut conn).await.or_fail()?;
+    let model = match (model, &moved) {
+        // Whoever looks, or has called the move off, may do so because of this.
+        (Err(EmbedError::NotServing { .. }), Some(moved)) => moved.serving.clone(),
+        (model, _) => model.or_fail()?.identity().to_owned(),
+    };
+    let last = match moved {
         None => None,
         Some(moved) => Some(ModelMove {
             from_model: moved.from_model,
@@ -88,5 +97,5 @@ async fn shown(service: &Service, model: &Model) -> Result<ModelMoveResponse, Fa
             ended_at: moved.ended_at,
         }),
     };
-    Ok(ModelMoveResponse { model: model.identity().to_owned(), coming_model, last })
+    Ok(ModelMoveResponse { model, coming_model, last })
 }

@@ -3,6 +3,7 @@ use super::{
     batch,
     documents::{id_cursor, page_by_id},
     rdf::importing::{self, Import},
+    shape_bindings::guard,
 };
 use crate::{
     access::Caller,
@@ -138,7 +139,10 @@ async fn load(
     let what = Import { graph: &ontology.facts, titles, parent_id: Some(id.0), name: Some(&name) };
     let imported = importing::import(service, conn, caller, &what).await?;
     let gone = triples::follow::no_longer_stated(conn, id, &imported.facts).await.or_fail()?;
-    tracing::debug!(gone, "an ontology was loaded");
+    tracing::debug!(gone = gone.len(), "an ontology was loaded");
+    // Shapes are of what the store believes in the end: a value that took the place of another stands alone.
+    let changed: Vec<DocumentId> = imported.changed.iter().chain(&gone).copied().collect();
+    guard(service, conn, &imported.caller, &changed).await?;
     let classes: Vec<DocumentId> = ontology.classes.iter().map(|node| imported.nodes[*node]).collect();
     let loaded = Loaded {
         by: caller.principal_id(),

@@ -1,7 +1,7 @@
 //! Graphs of RDF: facts written as Turtle, and texts whose triples become facts.
 pub(super) mod importing;
 
-use super::{lists::must_exist, triples::known};
+use super::{lists::must_exist, shape_bindings::guard, triples::known};
 use crate::{
     access::Caller,
     error::OrFail,
@@ -127,15 +127,14 @@ impl Export {
     /// Writes the next facts; returns what comes then.
     async fn facts(&mut self, conn: &mut PgConnection, after: After) -> Result<Part, Failure> {
         let limit = Limit { facts: self.limit, bytes: BYTES };
-        let Page { edges, is_last } = export::page(conn, &self.scope, &self.wanted, after, limit).await.or_fail()?;
+        let Page { edges, next } = export::page(conn, &self.scope, &self.wanted, after, limit).await.or_fail()?;
         self.learn(conn, self.writer.unknown(edges.iter().map(|edge| edge.predicate_id))).await?;
         self.limit = FACTS.1;
-        let last = edges.last().map(|last| (last.subject_id, last.predicate_id, last.id));
         self.writer.write(edges).map_err(unwritten)?;
-        Ok(match (is_last, self.wanted.classes) {
-            (false, _) => Part::Facts(last.unwrap_or(after)),
-            (true, true) => Part::Heads(DocumentId(0)),
-            (true, false) => Part::Over,
+        Ok(match (next, self.wanted.classes) {
+            (Some(next), _) => Part::Facts(next),
+            (None, true) => Part::Heads(DocumentId(0)),
+            (None, false) => Part::Over,
         })
     }
 
@@ -166,8 +165,9 @@ impl Handle<ops::import_turtle> for Service {
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let what = Import { graph: &graph, titles: &titles, parent_id: query.parent_id, name: query.import.as_deref() };
         let done = import(self, &mut tx, caller, &what).await?;
+        let warned = guard(self, &mut tx, &done.caller, &done.changed).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
-        Ok(done.answer)
+        Ok(ImportedGraph { warnings: warned.results, warnings_truncated: warned.truncated, ..done.answer })
     }
 }

@@ -35,13 +35,15 @@ fn no_binding(id: ShapeBindingId) -> Failure {
 
 impl Service {
     fn binding(&self, row: BindingRow) -> ShapeBindingResponse {
-        let whole = || row.iri.clone().unwrap_or_else(|| named::document_iri(&self.settings.rdf_base, row.ontology_id));
+        // Whoever may write the document is shown the binding also where the ontology is closed to it.
+        let named = row.shape.or(row.iri).filter(|_| row.reads_ontology);
         ShapeBindingResponse {
             id: row.id.0,
-            shape: row.shape.clone().unwrap_or_else(whole),
+            shape: named.unwrap_or_else(|| named::document_iri(&self.settings.rdf_base, row.ontology_id)),
             ontology_id: row.ontology_id.0,
             document_id: row.document_id.map(|id| id.0),
             mode: row.mode.0,
+            holds: row.holds,
             created_at: row.created_at,
             updated_at: row.updated_at,
         }
@@ -98,10 +100,13 @@ impl Handle<ops::create_shape_binding> for Service {
         let shape = (!is_whole).then_some(new.shape);
         guarding::read(&mut tx, ontology_id, shape.clone(), self.settings.rdf_max_triples).await?;
         let mode = new.mode.unwrap_or(ShapeMode::Warn);
-        let made = shape_bindings::insert(&mut tx, ontology_id, shape.as_deref(), document_id, mode).await.or_fail()?;
+        let shape = shape.as_deref();
+        let made = shape_bindings::insert(&mut tx, ontology_id, shape, document_id, mode, by).await.or_fail()?;
         let made = made.ok_or_else(|| {
-            Failure::new(Code::Conflict, "the shape is bound there already").with("remedy", "change its mode")
+            Failure::new(Code::Conflict, "the shape is bound there already")
+                .with("remedy", "change the mode of the binding, or delete it and bind the shape again")
         })?;
+        let made = find(&mut tx, caller, made).await?;
         tx.commit().await.or_fail()?;
         Ok(self.binding(made))
     }
@@ -111,16 +116,16 @@ impl Handle<ops::list_shape_bindings> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_shape_bindings>) -> Result<ShapeBindingPage, Failure> {
         let (limit, after) = (call.query.rows(), ShapeBindingId(id_cursor(call.query.cursor.as_deref())?));
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let rows = shape_bindings::page(&mut conn, &caller.readable(), after, limit + 1).await.or_fail()?;
+        let (scope, writable) = (caller.readable(), caller.writable());
+        let rows = shape_bindings::page(&mut conn, &scope, &writable, after, limit + 1).await.or_fail()?;
         let (rows, next_cursor) = page_by_id(rows, limit, |row| row.id.0);
         Ok(ShapeBindingPage { bindings: rows.into_iter().map(|row| self.binding(row)).collect(), next_cursor })
     }
 }
 
-/// The binding that a caller may read.
-async fn find(conn: &mut PgConnection, caller: &Caller, id: i64) -> Result<BindingRow, Failure> {
-    let id = ShapeBindingId(id);
-    let row = shape_bindings::read(conn, &caller.readable(), id).await.or_fail()?;
+/// The binding, if the caller is shown it.
+async fn find(conn: &mut PgConnection, caller: &Caller, id: ShapeBindingId) -> Result<BindingRow, Failure> {
+    let row = shape_bindings::read(conn, &caller.readable(), &caller.writable(), id).await.or_fail()?;
     row.ok_or_else(|| no_binding(id))
 }
 
@@ -131,7 +136,7 @@ impl Handle<ops::read_shape_binding> for Service {
         call: Call<ops::read_shape_binding>,
     ) -> Result<ShapeBindingResponse, Failure> {
         let mut conn = self.pool.acquire().await.or_fail()?;
-        Ok(self.binding(find(&mut conn, caller, call.path.id).await?))
+        Ok(self.binding(find(&mut conn, caller, ShapeBindingId(call.path.id)).await?))
     }
 }
 
@@ -142,10 +147,13 @@ impl Handle<ops::update_shape_binding> for Service {
         call: Call<ops::update_shape_binding>,
     ) -> Result<ShapeBindingResponse, Failure> {
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
-        let row = find(&mut tx, caller, call.path.id).await?;
+        let row = find(&mut tx, caller, ShapeBindingId(call.path.id)).await?;
         may_bind(&mut tx, caller, row.document_id).await?;
-        let row = shape_bindings::update(&mut tx, row.id, call.body.0.mode).await.or_fail()?;
-        let row = row.ok_or_else(|| no_binding(ShapeBindingId(call.path.id)))?;
+        // Whoever may bind the shape takes over what ceased to hold. What holds stays with whoever bound it: it would end with the rights of another caller, or
+        // go on without those of a principal that alone changes the ontology.
+        let by = (row.reads_ontology && !row.holds).then(|| caller.principal_id());
+        shape_bindings::update(&mut tx, row.id, call.body.0.mode, by).await.or_fail()?;
+        let row = find(&mut tx, caller, row.id).await?;
         tx.commit().await.or_fail()?;
         Ok(self.binding(row))
     }
@@ -154,7 +162,7 @@ impl Handle<ops::update_shape_binding> for Service {
 impl Handle<ops::delete_shape_binding> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::delete_shape_binding>) -> Result<(), Failure> {
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
-        let row = find(&mut tx, caller, call.path.id).await?;
+        let row = find(&mut tx, caller, ShapeBindingId(call.path.id)).await?;
         may_bind(&mut tx, caller, row.document_id).await?;
         let is_gone = shape_bindings::delete(&mut tx, row.id).await.or_fail()?;
         tx.commit().await.or_fail()?;
@@ -167,7 +175,11 @@ impl Handle<ops::validate_shape> for Service {
         let query = call.query;
         let _place = self.admission.analysis().await?;
         let mut tx = store::transaction::begin_snapshot(&self.pool).await.or_fail()?;
-        let row = find(&mut tx, caller, call.path.id).await?;
+        let row = find(&mut tx, caller, ShapeBindingId(call.path.id)).await?;
+        // A report spells out what the shapes say, which whoever only may write the document is not shown.
+        if !row.reads_ontology {
+            return Err(Failure::no_document(row.ontology_id.0));
+        }
         let shapes = guarding::read(&mut tx, row.ontology_id, row.shape, self.settings.rdf_max_triples).await?;
         let shapes = Arc::new(shapes);
         let moment = Moment {

@@ -50,7 +50,7 @@ impl Handle<ops::read_cells> for Service {
         let cells = match wanted.range {
             Some(range) => {
                 check_area(range)?;
-                Some(read(self, &workbook.file, wanted.sheet.index, range).await?)
+                Some(read(self, caller, &workbook.file, wanted.sheet.index, range).await?)
             }
             None => None,
         };
@@ -115,7 +115,9 @@ impl Workbook {
         let sheet = match (query.sheet.as_deref(), of_ref, &own) {
             (Some(name), other, _) => {
                 let sheet = self.named("sheet", name)?;
-                if let Some(other) = other.filter(|other| self.named("ref", other).is_ok_and(|s| s != sheet)) {
+                if let Some(other) = other
+                    && self.named("ref", other)? != sheet
+                {
                     return Err(Failure::field(
                         "ref",
                         format!("it names the sheet `{other}`, but `sheet` names `{name}`"),
@@ -190,8 +192,8 @@ fn check_area(range: Range) -> Result<(), Failure> {
         .with("remedy", "ask for a smaller range with `ref`"))
 }
 
-async fn read(service: &Service, file: &BlobRow, sheet: u32, range: Range) -> Result<Cells, Failure> {
-    let _permit = service.admission.reader().await?;
+async fn read(service: &Service, caller: &Caller, file: &BlobRow, sheet: u32, range: Range) -> Result<Cells, Failure> {
+    let _permit = service.admission.reader(caller.principal_id()).await?;
     let file = service.spool.open(&service.pool, file).await.or_fail()?;
     let input = file.as_workbook().or_fail()?;
     let mut limits = limits(&service.settings);

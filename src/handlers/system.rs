@@ -25,6 +25,7 @@ impl Handle<ops::read_health> for Service {
             !matches!(self.sampler.feed.state(), Some((Err(_), _))) && !matches!(known.blob_store, Some(Err(_)));
         let sound = known.fresh().is_some_and(|sample| {
             has_all
+                && self.disk.check().is_ok()
                 && sample.numbers.writes.is_ok()
                 && !sample.numbers.workers.is_empty()
                 && sample.numbers.unserved_badges.is_empty()
@@ -48,7 +49,8 @@ impl Handle<ops::read_readiness> for Service {
         let model = model(self, &known);
         let checks = checks(self, &known, &model);
         // Without these it still finds and shows what it has.
-        let can_wait = [CheckedPart::Feed, CheckedPart::BlobStore, CheckedPart::Writes, CheckedPart::Standbys];
+        let can_wait =
+            [CheckedPart::Disk, CheckedPart::Feed, CheckedPart::BlobStore, CheckedPart::Writes, CheckedPart::Standbys];
         let ready = checks.iter().all(|check| check.ok || can_wait.contains(&check.name));
         // Names of workers, versions and counts are only for the owner.
         if !matches!(caller, Caller::Owner) {
@@ -122,36 +124,54 @@ fn checks(service: &Service, known: &Known, model: &Result<ModelState, String>) 
     let unserved = sample.numbers.unserved();
     check(
         CheckedPart::Workers,
-        match (sample.numbers.workers.len(), unserved.is_empty()) {
-            (0, _) => Err("no worker is alive: start svc-worker, or set SVC_INGEST_WORKER_ENABLED=true".to_owned()),
-            (_, false) => Err(unserved.join("; ")),
-            (count, true) => Ok(format!("{count} alive")),
+        match (&sample.numbers.writes, sample.numbers.workers.len(), unserved.is_empty()) {
+            // No worker can record there that it is alive.
+            (Err(_), ..) => Ok("not known: the database takes no heartbeats".to_owned()),
+            (_, 0, _) => Err("no worker is alive: start svc-worker, or set SVC_INGEST_WORKER_ENABLED=true".to_owned()),
+            (_, _, false) => Err(unserved.join("; ")),
+            (_, count, true) => Ok(format!("{count} alive")),
         },
     );
     checks
 }
 
-/// The embedding model, or why there is none.
+/// The embedding model with which this process works, as [`crate::core::Core::model_of`] chooses it, or why there is none.
 fn model(service: &Service, known: &Known) -> Result<ModelState, String> {
-    let Some(embedder) = &service.embedder else {
+    let Some(own) = &service.embedder else {
         return Err("no embedding model is loaded: set SVC_EMBEDDING_MODEL".to_owned());
     };
-    let state = match embedder.engine() {
+    let (runner, coming_runner) = (known.runner.as_ref(), known.coming_runner.as_ref());
+    let Some(served) = service.serving.served() else { return state(own, runner) };
+    let (identity, serving) = (own.identity(runner), Some(served.model.as_str()));
+    if identity == serving {
+        return state(own, runner);
+    }
+    let coming = service.coming.as_ref();
+    if let Some(coming) = coming.filter(|coming| coming.identity(coming_runner) == serving) {
+        return state(coming, coming_runner);
+    }
+    if identity.is_none_or(|identity| !served.refuses(identity)) {
+        return state(own, runner);
+    }
+    match (coming.map(Embedder::engine), coming_runner) {
+        (Some(None), Some(Err(reason))) => Err(reason.clone()),
+        // It is asked soon.
+        (Some(None), None) => state(own, runner),
+        _ => Err(format!(
+            "the vectors of {} serve: set SVC_EMBEDDING_MODEL or SVC_EMBEDDING_COMING_MODEL to it",
+            served.model
+        )),
+    }
+}
+
+/// The state of a model; `told` is what its runner said last, if it is at one.
+fn state(embedder: &Embedder, told: Option<&Result<ModelState, String>>) -> Result<ModelState, String> {
+    match embedder.engine() {
         Some(engine) => engine.ready().map(|()| crate::embedding::state(engine)).map_err(|error| {
             tracing::warn!(error = %error, "the model cannot be used");
             "the model's device is lost and is being opened again; tasks that need vectors wait for it".to_owned()
         }),
-        None => known.runner.clone().unwrap_or_else(|| Err("the runner has not answered yet".to_owned())),
-    }?;
-    let Some(served) = service.serving.served().filter(|served| served.replaced.as_ref() == Some(&state.identity))
-    else {
-        return Ok(state);
-    };
-    match service.coming.as_ref().map(Embedder::engine) {
-        Some(Some(coming)) if coming.info().identity == served.model => Ok(crate::embedding::state(coming)),
-        // Whoever needs its vectors learns whether the runner with the coming model answers.
-        Some(None) => Ok(state),
-        _ => Err("all vectors were moved to another model: set SVC_EMBEDDING_MODEL to it".to_owned()),
+        None => told.cloned().unwrap_or_else(|| Err("the runner has not answered yet".to_owned())),
     }
 }
 

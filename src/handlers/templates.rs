@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use svc_client::{
     Call, Code, Failure, Json, Meta, Nothing, Validated, Version, ops,
     wire::{
-        CreatedDocument, DocumentChange, DocumentPage, DocumentResponse, NewDocument, RenderedTemplate, SearchResponse,
-        TemplateChange, TemplateDeclaration, UpdatedDocument,
+        CreatedDocument, DocumentChange, DocumentPage, DocumentResponse, GroupBy, NewDocument, RenderedTemplate,
+        SearchMethod, SearchResponse, TemplateChange, TemplateDeclaration, UpdatedDocument,
     },
 };
 use svc_ids::DocumentId;
@@ -168,6 +168,11 @@ impl Handle<ops::search_templates> for Service {
         body.usetype = Some(vec![Usetype::Template.as_str().to_owned()]);
         let (method, min_similarity) = (body.method, body.min_similarity);
         let _place = self.admission.search(caller.principal_id()).await?;
-        search::by_any(self, caller, method, min_similarity, body.into()).await
+        // The weights of `hybrid` are the same whether the body names it or not.
+        if method == Some(SearchMethod::Hybrid) && body.weights.is_none() {
+            let context = search::preset(self, caller, body.context.clone()).await?;
+            body.weights = Some(context.weights.unwrap_or_default());
+        }
+        search::by_any(self, caller, method, GroupBy::None, min_similarity, body.into()).await
     }
 }

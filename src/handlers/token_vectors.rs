@@ -3,13 +3,14 @@ use crate::{
     access::Caller,
     embedding::{EmbedError, Model},
     error::OrFail,
-    ingest::{postings::Postings, segments::outdate_sums},
+    ingest::{postings::Postings, segments::outdate_sums, sums},
     registry::Handle,
     search::{self, maxsim, titles},
     service::Service,
-    store::{self, evidence::Evidence, nodes::TextRow, token_vectors::TokenRows, vectors::Weighted},
+    store::{self, evidence::Evidence, nodes::TextRow, places::Place, token_vectors::TokenRows, vectors::Weighted},
 };
 use serde_json::{Value, json};
+use sqlx::PgConnection;
 use std::{
     collections::{HashMap, HashSet},
     slice,
@@ -25,16 +26,22 @@ use svc_models::{ModelError, TokenVectors};
 impl Handle<ops::embed_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_document>) -> Result<EmbedResponse, Failure> {
         let id = DocumentId(call.path.id);
-        let with_tokens = match (call.query.with_tokens, call.body.0.and_then(|body| body.with_tokens)) {
+        let asked = match (call.query.with_tokens, call.body.0.and_then(|body| body.with_tokens)) {
             (Some(query), Some(body)) if query != body => {
                 return Err(Failure::field("with_tokens", format!("the query says {query}, but the body says {body}")));
             }
-            (query, body) => query.or(body).unwrap_or(true),
+            (query, body) => query.or(body),
         };
         let row = row(self, caller, id).await?;
         let text = search::text(&row.usetype, &row.title, &row.content);
         let _place = self.admission.embed(caller.principal_id()).await?;
         let model = self.model().await?;
+        let width = model.native_width();
+        let has_tokens = maxsim::has_a_width(&self.settings, width);
+        let with_tokens = asked.unwrap_or(has_tokens);
+        if with_tokens && !has_tokens {
+            return Err(or_only_the_vector(&model, maxsim::none_stored(&self.settings, model.name(), width)));
+        }
         // The tokens come first, because a text may be too long for them and not for the document's vector.
         let tokens = match with_tokens {
             true => {
@@ -44,14 +51,16 @@ impl Handle<ops::embed_document> for Service {
             false => None,
         };
         let before = if self.settings.title_paths { titles::before(&row) } else { Vec::new() };
-        let behind = vec![titles::join(before.iter().copied(), &text)];
-        let (mut embeddings, titles) = match model.embed_documents(behind).await {
-            // With its titles it is too long, but perhaps not by itself.
-            Err(EmbedError::Model(ModelError::TextTooLong { .. })) if !before.is_empty() => {
-                (model.embed_documents(vec![text.clone()]).await.or_fail()?, 0)
+        // As in ingestion, it has as many titles as there is room for; the farthest are left out first.
+        let mut left_out = 0;
+        let mut embeddings = loop {
+            let behind = titles::join(before.iter().skip(left_out).copied(), &text);
+            match model.embed_documents(vec![behind]).await {
+                Err(EmbedError::Model(ModelError::TextTooLong { .. })) if left_out < before.len() => left_out += 1,
+                embedded => break embedded.or_fail()?,
             }
-            embedded => (embedded.or_fail()?, before.len()),
         };
+        let titles = before.len() - left_out;
         // A word may be as long as a text, so this does not run on the runtime's threads.
         let is_unknown = {
             let model = model.clone();
@@ -87,7 +96,6 @@ impl Handle<ops::embed_many_tokens> for Service {
     ) -> Result<TokensBatchResponse, Failure> {
         let ids = call.body.0.document_ids;
         let _place = self.admission.embed(caller.principal_id()).await?;
-        let model = self.model().await?;
         // A document that is named twice has one answer, which took one call of the model.
         let mut answers = HashMap::with_capacity(ids.len());
         let mut seen = HashSet::new();
@@ -98,6 +106,8 @@ impl Handle<ops::embed_many_tokens> for Service {
                 rows.push(alone(row(self, caller, DocumentId(*id)).await)?);
             }
             let texts: Vec<&TextRow> = rows.iter().filter_map(|row| row.as_ref().ok()).collect();
+            // Another model may serve by now than when the call began.
+            let model = self.model().await?;
             let made = tokens_of_all(&model, &texts).await?;
             for (id, row) in ids.iter().zip(rows) {
                 let answer = match row {
@@ -160,7 +170,7 @@ async fn store_tokens(
     })
 }
 
-/// Offers the document's vector alone, if the text fits the window that the model has for that.
+/// Offers the document's vector alone, if the text fits the window that the model has for that, or if no token vectors are stored here.
 fn or_only_the_vector(model: &Model, failure: Failure) -> Failure {
     let tokens = failure.members.get("token_count").and_then(Value::as_u64);
     let fits = tokens.is_some_and(|tokens| tokens <= model.document_window() as u64);
@@ -168,6 +178,10 @@ fn or_only_the_vector(model: &Model, failure: Failure) -> Failure {
         Code::TextTooLong if fits => failure.with(
             "remedy",
             "split the text into documents that fit, or ask only for a document vector (with_tokens=false)",
+        ),
+        Code::NotConfigured => failure.with(
+            "remedy",
+            "ask only for a document vector (with_tokens=false), or name a width in SVC_TOKEN_EMBED_DIMS that the model has",
         ),
         _ => failure,
     }
@@ -203,7 +217,8 @@ struct Vector<'a> {
     titles: usize,
 }
 
-/// Stores the vectors of a text, and its postings with the document's vector; 409 if the document has another text, or other titles above it, by now.
+/// Stores the vectors of a text, and its postings with the document's vector; 409 if the document has another text, or other titles above it, by now, or
+/// if another model serves.
 async fn write(
     service: &Service,
     caller: &Caller,
@@ -218,6 +233,10 @@ async fn write(
         false => None,
     };
     let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
+    let locked = match vector.is_some() {
+        true => lock_with_containers(&mut tx, caller, id).await?,
+        false => Vec::new(),
+    };
     let Some(place) = store::places::lock_for_change(&mut tx, &caller.writable(), id).await.or_fail()? else {
         return Err(caller.refusal(&mut tx, id).await.or_fail()?);
     };
@@ -232,7 +251,9 @@ async fn write(
     }
     store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Itself).await.or_fail()?;
     let is_found_anew = vector.is_some();
+    let made_by = vector.as_ref().map(|vector| vector.model).or(tokens.map(|tokens| tokens.model));
     if let Some(Vector { vector, model, titles }) = vector {
+        let had_it = store::vectors::has(&mut tx, id, &vector, model).await.or_fail()?;
         store::vectors::set(&mut tx, &place, &[id], &[vector], model).await.or_fail()?;
         let file = store::edits::part(&mut tx, &place).await.or_fail()?.and_then(|part| part.file);
         store::edits::forget_notes(&mut tx, &[id], file).await.or_fail()?;
@@ -240,7 +261,15 @@ async fn write(
             let note = json!({"windows": 1, "titles": titles});
             store::evidence::record(&mut tx, id, Evidence::Embed, &note).await.or_fail()?;
         }
-        outdate_sums(&service.settings.task_badges, &mut tx, &[id]).await.or_fail()?;
+        let badges = &service.settings.task_badges;
+        outdate_sums(badges, &mut tx, &[id]).await.or_fail()?;
+        // Whoever has many texts embedded again need not wait for the sums of all of them each time.
+        let is_as_before = had_it && !store::rollups::lack_vectors(&mut tx, &locked, model).await.or_fail()?;
+        if let Some(file) = file.filter(|_| !is_as_before) {
+            let above = place.containers(file.document()).into_iter().rev().map(|container| container.id());
+            let levels: Vec<Vec<DocumentId>> = above.filter(|id| locked.contains(id)).map(|id| vec![id]).collect();
+            sums::make_anew(badges, &mut tx, &levels, file, model).await.or_fail()?;
+        }
     }
     if let Some(tokens) = tokens {
         store::token_vectors::replace(&mut tx, &place, tokens).await.or_fail()?;
@@ -249,9 +278,29 @@ async fn write(
     if let Some(postings) = postings.filter(|_| now.iter().all(|row| row.settled.0 == Settled::Settled)) {
         postings.write(service, &mut tx).await.or_fail()?;
     }
+    if let Some(model) = made_by
+        && service.is_replaced(&mut tx, model).await.or_fail()?
+    {
+        let detail = format!("another model serves by now than the one that embedded document {id}");
+        return Err(Failure::new(Code::Conflict, detail).with("remedy", "embed it again"));
+    }
     tx.commit().await.or_fail()?;
     if is_found_anew {
         service.wake.notify(Lanes::of(Lane::Model));
     }
     Ok(())
+}
+
+/// Locks a document and the containers of its file above it, whose vectors are made of its own. Returns these containers.
+async fn lock_with_containers(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    id: DocumentId,
+) -> Result<Vec<DocumentId>, Failure> {
+    let place = caller.writes(conn, id).await.or_fail()??;
+    let file = store::edits::part(conn, &place).await.or_fail()?.and_then(|part| part.file);
+    let containers = file.map(|file| place.containers(file.document())).unwrap_or_default();
+    let containers: Vec<DocumentId> = containers.iter().map(Place::id).collect();
+    store::locks::documents(conn, &[&containers[..], &[id]].concat()).await.or_fail()?;
+    Ok(containers)
 }

@@ -1,9 +1,5 @@
 //! Facts: asserted, superseded and invalidated, read at other times, and followed from one document to another.
-use super::{
-    documents::{id_cursor, page_by_id},
-    lists::must_exist,
-    shape_bindings::guard,
-};
+use super::{documents::id_cursor, lists::must_exist, shape_bindings::guard};
 use crate::{
     access::Caller,
     error::OrFail,
@@ -13,11 +9,10 @@ use crate::{
         paths::{self, Budget},
     },
     registry::Handle,
+    search::results,
     service::Service,
     store::{
-        self,
-        documents::Shape,
-        merges,
+        self, merges,
         triples::{self, Wanted, derived, paths::Along},
     },
 };
@@ -27,8 +22,8 @@ use std::collections::{BTreeSet, HashMap};
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{
-        AssertedFact, BatchedFact, BatchedFacts, Direction, DocumentResponse, FactHistory, FactPage, FactResponse,
-        FoundPath, InvalidatedFact, NewFact, OnOverlap, PathResponse, PathStep, SupersededFact, ValidAt,
+        AssertedFact, BatchedFact, BatchedFacts, Direction, FactHistory, FactPage, FactResponse, FoundPath,
+        InvalidatedFact, NewFact, OnOverlap, PathResponse, PathStep, SupersededFact, ValidAt,
     },
 };
 use svc_ids::{DocumentId, TripleId};
@@ -45,6 +40,37 @@ pub(super) async fn shown(
     let facts = triples::shown(conn, &scope, rows, known_at).await.or_fail()?;
     let mut facts: HashMap<i64, FactResponse> = facts.into_iter().map(|fact| (fact.id, fact)).collect();
     Ok(ids.iter().filter_map(|id| facts.remove(&id.0)).collect())
+}
+
+/// A page of rows that show one or two facts each, by the id of the first of these, and the cursor of the next page: as many rows as there is room for,
+/// and at least one. There is one row more than was asked for if there are more.
+pub(super) async fn page<T>(
+    service: &Service,
+    conn: &mut PgConnection,
+    caller: &Caller,
+    (mut rows, limit): (Vec<T>, u32),
+    known_at: Option<DateTime<Utc>>,
+    of: impl Fn(&T) -> (TripleId, Option<TripleId>),
+) -> Result<(Vec<T>, Option<String>), Failure> {
+    let found = rows.len();
+    rows.truncate(limit as usize);
+    let ids: Vec<TripleId> = rows.iter().map(&of).flat_map(|(first, second)| [Some(first), second]).flatten().collect();
+    if ids.is_empty() {
+        return Ok((rows, None));
+    }
+    let sizes = triples::sizes(conn, &caller.readable(), &ids, known_at).await.or_fail()?;
+    let sizes: HashMap<TripleId, u64> = sizes.into_iter().map(|(id, bytes)| (id, bytes.unsigned_abs())).collect();
+    let bytes = |id: TripleId| sizes.get(&id).copied().unwrap_or_default();
+    let mut room = service.settings.page_bytes;
+    let fitting = rows.iter().map(&of).take_while(|(first, second)| {
+        let (bytes, left) = (bytes(*first) + second.map_or(0, bytes), room);
+        room = room.saturating_sub(bytes);
+        bytes <= left
+    });
+    let fitting = fitting.count().max(1);
+    rows.truncate(fitting);
+    let next_cursor = rows.last().filter(|_| rows.len() < found).map(|row| of(row).0.0.to_string());
+    Ok((rows, next_cursor))
 }
 
 /// One fact, as the caller may see it.
@@ -145,9 +171,9 @@ impl Handle<ops::list_facts> for Service {
                 ValidAt::At(moment) => Some(moment),
             },
         };
-        let rows = triples::page(&mut tx, &scope, &wanted, known_at, TripleId(after), limit + 1).await.or_fail()?;
-        let (rows, next_cursor) = page_by_id(rows, limit, |row| row.id.0);
-        let facts = triples::shown(&mut tx, &scope, rows, Some(known_at)).await.or_fail()?;
+        let ids = triples::page(&mut tx, &scope, &wanted, known_at, TripleId(after), limit + 1).await.or_fail()?;
+        let (ids, next_cursor) = page(self, &mut tx, caller, (ids, limit), Some(known_at), |id| (*id, None)).await?;
+        let facts = shown(&mut tx, caller, &ids, Some(known_at)).await?;
         Ok(FactPage { facts, next_cursor, valid_at, known_at })
     }
 }
@@ -172,9 +198,9 @@ impl Handle<ops::read_fact_history> for Service {
         let scope = caller.readable();
         let mut tx = store::transaction::begin_snapshot(&self.pool).await.or_fail()?;
         let fact = triples::read_many(&mut tx, &scope, &[id]).await.or_fail()?.pop().ok_or_else(|| no_fact(id))?;
-        let rows = triples::history(&mut tx, &scope, &fact, after, limit + 1).await.or_fail()?;
-        let (rows, next_cursor) = page_by_id(rows, limit, |row| row.id.0);
-        Ok(FactHistory { facts: triples::shown(&mut tx, &scope, rows, None).await.or_fail()?, next_cursor })
+        let ids = triples::history(&mut tx, &scope, &fact, after, limit + 1).await.or_fail()?;
+        let (ids, next_cursor) = page(self, &mut tx, caller, (ids, limit), None, |id| (*id, None)).await?;
+        Ok(FactHistory { facts: shown(&mut tx, caller, &ids, None).await?, next_cursor })
     }
 }
 
@@ -274,10 +300,7 @@ impl Handle<ops::find_paths> for Service {
         let on =
             found.paths.iter().flatten().map(|(_, to)| *to).chain((!paths.is_empty()).then_some(sets.canonical(from)));
         let on: Vec<DocumentId> = on.collect::<BTreeSet<_>>().into_iter().collect();
-        let shape = Shape { embed: asked.include_embed, content: true, structured_content: true };
-        let rows = store::documents::read_many(&mut tx, &caller.readable(), &on, shape).await.or_fail()?;
-        let mut documents: Vec<DocumentResponse> = rows.into_iter().map(DocumentResponse::from).collect();
-        documents.sort_unstable_by_key(|document| document.id);
+        let documents = results::documents(self, &mut tx, &caller.readable(), &on, asked.include_embed).await?;
         Ok(PathResponse {
             paths,
             documents,

@@ -2,6 +2,7 @@
 use super::{
     bytes::UNKNOWN,
     documents::{etag_of, id_cursor, read},
+    frontier::warnings,
     lists::{must_exist, reading},
     presentations::rules,
 };
@@ -12,9 +13,9 @@ use crate::{
     service::Service,
     store::{
         self,
-        documents::{Shape, SiblingCursor, sibling_position},
+        documents::{Shape, SiblingCursor},
         scope::Readable,
-        view::FileRow,
+        view::{FileRow, Sibling, Side},
     },
     usetype::Usetype,
     view::{Maker, Node, Rules, fields, finish, markup},
@@ -37,6 +38,8 @@ const LINKS: usize = 100;
 const LOOKED_AT: u32 = 1000;
 /// How many rows stand before and behind the one that is viewed.
 const NEIGHBOURS: usize = 2;
+/// How often a view looks for what is beside a document, from segment to segment.
+const LOOKS: usize = 32;
 /// The most boxes that are shown of a text.
 const MOST_BOXES: usize = 64;
 /// Texts of fewer bytes become HTML at once, others on a thread of their own.
@@ -95,6 +98,7 @@ async fn view(service: &Service, caller: &Caller, id: DocumentId) -> Result<View
     };
     let (previous, next) = (crumb(before.first()), crumb(behind.first()));
     let source = file.map(|file| source(file, &node));
+    let warnings = warnings(&mut conn, caller, id).await?;
     drop(conn);
     let children = match rule.children.mode {
         mode @ (ChildrenMode::Collapsed | ChildrenMode::Hidden) => {
@@ -113,6 +117,7 @@ async fn view(service: &Service, caller: &Caller, id: DocumentId) -> Result<View
         presentation: rule,
         breadcrumbs,
         source,
+        warnings,
         fields,
         blocks,
         children,
@@ -154,9 +159,13 @@ fn is_plain(file: Option<&FileRow>) -> bool {
 async fn nodes(conn: &mut PgConnection, documents: Vec<DocumentResponse>) -> Result<Vec<Node>, Failure> {
     let ids: Vec<DocumentId> = documents.iter().map(|document| DocumentId(document.id)).collect();
     let mut anchors = store::view::anchors(conn, &ids).await.or_fail()?;
+    let sections = documents.iter().filter(|document| document.usetype == Usetype::Section.as_str());
+    let sections: Vec<DocumentId> = sections.map(|section| DocumentId(section.id)).collect();
+    let segments = store::view::segments(conn, &sections).await.or_fail()?;
     let node = |document: DocumentResponse| {
         let anchor = anchors.remove(&document.id).unwrap_or_default();
-        Node { document, anchor }
+        let is_segment = segments.contains(&DocumentId(document.id));
+        Node { document, anchor, is_segment }
     };
     Ok(documents.into_iter().map(node).collect())
 }
@@ -205,26 +214,63 @@ async fn breadcrumbs(conn: &mut PgConnection, scope: &Readable, path: &[i64]) ->
     Ok(path.iter().map(|id| named.remove(id).unwrap_or_else(|| gap.clone())).collect())
 }
 
-/// The documents before and behind a document under the same parent, nearest first. All of a record's text is needed, of others the names.
+/// The documents before and behind a document, nearest first. All of a record's text is needed, of others the names.
 async fn beside(
     conn: &mut PgConnection,
     scope: &Readable,
     document: &DocumentResponse,
 ) -> Result<(Vec<DocumentResponse>, Vec<DocumentResponse>), Failure> {
-    let Some(parent) = document.parent_id.map(DocumentId) else { return Ok((Vec::new(), Vec::new())) };
     let is_record = document.usetype == Usetype::Record.as_str();
     let count = if is_record { NEIGHBOURS } else { 1 };
-    let place = SiblingCursor { position: sibling_position(document.position), id: DocumentId(document.id) };
-    let before = store::view::before(conn, scope, parent, place, count as i64).await.or_fail()?;
-    let behind =
-        store::documents::children(conn, scope, Some(parent), None, Some(place), count as u32).await.or_fail()?;
-    let behind: Vec<DocumentId> = behind.into_iter().map(|row| row.id).collect();
+    let line: Vec<DocumentId> = document.path.iter().chain([&document.id]).copied().map(DocumentId).collect();
+    let line = store::view::line(conn, &line).await.or_fail()?;
+    let before = along(conn, scope, &line, Side::Before, count).await?;
+    let behind = along(conn, scope, &line, Side::Behind, count).await?;
     let shape = Shape { embed: false, content: is_record, structured_content: is_record };
     let ids = [before.as_slice(), behind.as_slice()].concat();
     let rows = store::documents::read_many(conn, scope, &ids, shape).await.or_fail()?;
     let mut rows: HashMap<DocumentId, DocumentResponse> = rows.into_iter().map(|row| (row.id, row.into())).collect();
     let mut take = |ids: Vec<DocumentId>| ids.iter().filter_map(|id| rows.remove(id)).collect();
     Ok((take(before), take(behind)))
+}
+
+/// The nearest documents on one side of the last document of a line, which has all those above it. Nobody wrote where a segment begins or ends, so what is
+/// in the next one follows; a segment alone stands beside segments.
+async fn along(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    line: &[Sibling],
+    side: Side,
+    count: usize,
+) -> Result<Vec<DocumentId>, Failure> {
+    let Some((own, above)) = line.split_last() else { return Ok(Vec::new()) };
+    let segments = above.iter().rev().take_while(|holder| holder.is_segment && !own.is_segment).count();
+    let Some(first) = above.len().checked_sub(segments + 1) else { return Ok(Vec::new()) };
+    // The container and the segments down to the document, each with the place under it that was reached.
+    let mut levels: Vec<(DocumentId, SiblingCursor)> =
+        line[first..].windows(2).map(|pair| (pair[0].id, pair[1].place())).collect();
+    let mut found = Vec::new();
+    for _ in 0..LOOKS {
+        let room = count - found.len();
+        let Some((parent, place)) = levels.last_mut().filter(|_| room > 0) else { break };
+        let next = store::view::beside(conn, scope, *parent, *place, side, room as i64).await.or_fail()?;
+        let mut entered = None;
+        for sibling in next {
+            *place = sibling.place();
+            if sibling.is_segment && !own.is_segment {
+                entered = Some(sibling.id);
+                break;
+            }
+            found.push(sibling.id);
+        }
+        match entered {
+            Some(segment) => levels.push((segment, side.start())),
+            None => {
+                levels.pop();
+            }
+        }
+    }
+    Ok(found)
 }
 
 async fn links(

@@ -4,7 +4,7 @@
 use crate::store::{self, admin::Cancel, cancelled, evidence::Evidence, ingest_nodes::Frontier, places::Place};
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
-use svc_client::wire::EventKind;
+use svc_client::wire::{EventKind, Settled};
 use svc_ids::{DocumentId, RootId};
 
 /// The nodes of one transaction.
@@ -22,29 +22,36 @@ pub struct Ended {
 }
 
 /// Cancels the tasks of a file, and fails the file with them, so that nothing settles under it any more. The other nodes are left to [`fail_nodes`].
+/// A file that has settled or failed stays as it is: only the tasks that add to it end, for which nothing waits. Parts that have settled stay so too, and
+/// with them the tasks that embed them anew.
 pub async fn begin(conn: &mut PgConnection, file: &Place) -> sqlx::Result<Ended> {
     let root_id = file.id().as_root();
     store::locks::documents(conn, &[file.id()]).await?;
     // From here on no task of the file commits, so none leaves new tasks behind.
     store::locks::nodes(conn, root_id).await?;
+    let is_in_flight = cancelled::settled(conn, root_id).await? == Some(Settled::InFlight);
+    let which = if is_in_flight { Cancel::Ingestion(file) } else { Cancel::Additions(file) };
     let (mut asked, mut waited) = (0, Vec::new());
     // A waiting task may be claimed between two looks.
     loop {
-        asked += store::admin::cancel_held(conn, Cancel::Root(file)).await?;
-        waited.extend(store::admin::cancel_waiting(conn, Cancel::Root(file)).await?);
-        if !store::admin::goes_on(conn, root_id).await? {
+        asked += store::admin::cancel_held(conn, which).await?;
+        waited.extend(store::admin::cancel_waiting(conn, which).await?);
+        if !store::admin::goes_on(conn, which).await? {
             break;
         }
     }
     let (cancelled, stopping) = (waited.len() as i64, store::admin::stopping(conn, root_id).await?);
     // Those that are being stopped may have been cancelled one by one, and the file goes on.
-    let are_new = asked + cancelled > 0 || (stopping > 0 && cancelled::is_in_flight(conn, root_id).await?);
+    let are_new = asked + cancelled > 0 || (stopping > 0 && is_in_flight);
     let ended = Ended { cancelled, stopping, are_new };
     if !ended.are_new {
         return Ok(ended);
     }
     let nodes: Vec<DocumentId> = waited.iter().map(|task| task.scope_document_id).collect();
     cancelled::recount_tasks(conn, &nodes).await?;
+    if !is_in_flight {
+        return Ok(ended);
+    }
     let failed = cancelled::fail_root(conn, file).await?;
     let tasks = cancelled + stopping;
     let evidence = json!({"at": chrono::Utc::now(), "nodes_failed": failed, "tasks_cancelled": tasks});

@@ -201,12 +201,12 @@ pub async fn ingest(
         }
         Given::Content(text) => markdown(core, text).await?,
         Given::Turns(turns) => turns::made(core, turns).await?,
-        Given::Id(id) => arxiv::made(core, intake.admission, &id, EntrySource::Id, row.accepts).await?,
+        Given::Id(id) => arxiv::made(core, intake.admission, caller, &id, EntrySource::Id, row.accepts).await?,
         Given::Url(url) if row.entry == Entry::WikiArxiv => {
-            arxiv::made(core, intake.admission, &url, EntrySource::Url, row.accepts).await?
+            arxiv::made(core, intake.admission, caller, &url, EntrySource::Url, row.accepts).await?
         }
         Given::Url(url) if row.entry == Entry::WikiPdf => pages::pdf(core, &url, row.accepts).await?,
-        Given::Url(url) => pages::page(core, intake.admission, &url, row.accepts).await?,
+        Given::Url(url) => pages::page(core, intake.admission, caller, &url, row.accepts).await?,
     };
     drop(fetching);
     let _place = intake.admission.upload(caller.principal_id()).await?;

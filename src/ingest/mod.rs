@@ -20,6 +20,7 @@ pub(crate) mod requeue;
 pub(crate) mod rules;
 pub(crate) mod segments;
 pub mod settle;
+pub(crate) mod sums;
 pub(crate) mod tasks;
 pub(crate) mod titles;
 pub(crate) mod tree;
@@ -29,6 +30,7 @@ pub(crate) mod upload;
 use crate::{core::Core, rdf::shapes::kept::KeptShapes, store::kept::KeptConnections};
 use std::{ops::Deref, sync::Arc};
 use tasks::{beside::Sharing, types::TaskTypes};
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 /// What tasks work with.
@@ -43,12 +45,20 @@ pub struct Tools {
     pub(crate) sharing: Arc<Sharing>,
     pub(crate) types: TaskTypes,
     pub(crate) shapes: Arc<KeptShapes>,
+    /// How many trees of summaries a language model may be writing at once. Without it they are as many as tasks of their lane.
+    pub(crate) writing: Option<Arc<Semaphore>>,
 }
 
 impl Tools {
     pub fn new(core: Core, types: TaskTypes) -> Tools {
         let kept = KeptConnections::new(core.pool.clone());
-        Tools { kept, settling: TaskTracker::new(), sharing: Arc::default(), types, shapes: Arc::default(), core }
+        let settling = TaskTracker::new();
+        Tools { kept, settling, sharing: Arc::default(), types, shapes: Arc::default(), writing: None, core }
+    }
+
+    /// Leaves one of these permits of the lane `model` to what is embedded, however many trees of summaries wait for a language model.
+    pub(crate) fn with_model_permits(self, permits: usize) -> Tools {
+        Tools { writing: Some(Arc::new(Semaphore::new(permits.saturating_sub(1).max(1)))), ..self }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
         unlock,
         upload::{Intake, recognise},
     },
+    reader::limits_of_request,
     spool::{self, SpooledUpload},
     store,
     usetype::Usetype,
@@ -102,16 +103,18 @@ pub async fn analyze(
     let already_stored = stored_already(core, types, caller, &spooled.content_hash, &options).await?;
     let opened = match (password, detection.format) {
         (Some(password), Some(format)) => {
-            unlock::unlock(core, admission, &spooled.file, format, password).await?.map(|opened| (format, opened))
+            let opened = unlock::unlock(core, admission, caller, &spooled.file, format, password).await?;
+            opened.map(|opened| (format, opened))
         }
         _ => None,
     };
     let measured = match opened {
         Some((format, opened)) => Ok((format, opened.patterns().clone())),
         None => {
-            let _permit = admission.reader().await?;
-            let measured =
-                measure_file(core, types, detection.format, || spool::reopen(&spooled.file).classified()).await;
+            let _permit = admission.reader(caller.principal_id()).await?;
+            let limits = limits_of_request(&core.settings);
+            let open = || spool::reopen(&spooled.file).classified();
+            let measured = measure_file(core, types, &limits, detection.format, open).await;
             measured.and_then(|Measured { format, patterns, refusal, .. }| match refusal {
                 Some(refusal) => Err(refusal).classified(),
                 None => Ok((format, patterns)),

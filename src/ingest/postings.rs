@@ -8,6 +8,7 @@ use crate::{
         indexes::{self, Taken},
         nodes::TextRow,
     },
+    usetype::Usetype,
 };
 use sqlx::PgConnection;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -24,6 +25,8 @@ pub struct Postings {
     covering: Vec<(IndexId, DocumentId)>,
     /// The documents that tell which indexes these are.
     by: Vec<DocumentId>,
+    /// What the documents are that will be under these; `None` if these are the documents.
+    new: Option<Usetype>,
     prepared: Vec<Prepared>,
 }
 
@@ -31,29 +34,27 @@ impl Postings {
     /// Makes the postings of texts that were read.
     pub async fn prepare(core: &Core, rows: &[TextRow]) -> Result<Postings, Error> {
         let by: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
-        let covering = {
-            let mut conn = core.pool.acquire().await?;
-            indexes::covering(&mut conn, &by).await?
-        };
-        let excluded = &core.settings.bm25_exclude_usetypes;
-        let by_id: HashMap<DocumentId, &TextRow> =
-            rows.iter().filter(|row| !excluded.contains(&row.usetype)).map(|row| (row.id, row)).collect();
+        let covering = covering(&mut *core.pool.acquire().await?, &by, None).await?;
+        let by_id: HashMap<DocumentId, &TextRow> = rows.iter().map(|row| (row.id, row)).collect();
         let mut texts: BTreeMap<IndexId, Vec<Text>> = BTreeMap::new();
         for (index, id) in &covering {
             if let Some(row) = by_id.get(id) {
                 texts.entry(*index).or_default().push(Text::of(row));
             }
         }
-        Postings { covering, by, prepared: Vec::new() }.with(core, texts).await
+        Postings { covering, by, new: None, prepared: Vec::new() }.with(core, texts).await
     }
 
-    /// Makes the postings of documents that will be under another one.
-    pub async fn of_new(core: &Core, under: DocumentId, texts: impl Fn() -> Vec<Vec<Text>>) -> Result<Postings, Error> {
-        let covering = {
-            let mut conn = core.pool.acquire().await?;
-            indexes::covering(&mut conn, &[under]).await?
-        };
-        let mut postings = Postings { covering: covering.clone(), by: vec![under], prepared: Vec::new() };
+    /// Makes the postings of documents of a usetype that will be under another one.
+    pub async fn of_new(
+        core: &Core,
+        under: DocumentId,
+        usetype: Usetype,
+        texts: impl Fn() -> Vec<Vec<Text>>,
+    ) -> Result<Postings, Error> {
+        let (by, new) = (vec![under], Some(usetype));
+        let covering = covering(&mut *core.pool.acquire().await?, &by, new).await?;
+        let mut postings = Postings { covering: covering.clone(), by, new, prepared: Vec::new() };
         for (index, _) in covering {
             for part in texts() {
                 postings = postings.with(core, BTreeMap::from([(index, part)])).await?;
@@ -78,7 +79,7 @@ impl Postings {
 
     /// Puts the documents into their indexes, in place of what these held of them.
     pub async fn write(&self, core: &Core, conn: &mut PgConnection) -> Result<(), Error> {
-        if indexes::covering(conn, &self.by).await? != self.covering {
+        if covering(conn, &self.by, self.new).await? != self.covering {
             return Err(Error::OtherIndexes);
         }
         self.write_unchecked(core, conn).await
@@ -111,7 +112,7 @@ impl AsRead {
     pub async fn prepare(core: &Core, ids: &[DocumentId]) -> Result<AsRead, Error> {
         let mut made = AsRead::default();
         for part in ids.chunks(DOCUMENTS) {
-            let taken = taken(core, &mut *core.pool.acquire().await?, part).await?;
+            let taken = indexes::taken(&mut *core.pool.acquire().await?, part).await?;
             for some in parts(&taken) {
                 let ids: Vec<DocumentId> = some.iter().map(|taken| taken.id).collect();
                 let rows = store::nodes::texts(&mut *core.pool.acquire().await?, &ids).await?;
@@ -132,7 +133,7 @@ impl AsRead {
         if landed.is_empty() {
             return Ok(Ok(()));
         }
-        let taken = taken(core, conn, landed).await?;
+        let taken = indexes::taken(conn, landed).await?;
         if taken.iter().any(|taken| self.read.get(&taken.id) != Some(taken)) {
             return Ok(Err(taken.into_iter().map(|taken| taken.id).collect()));
         }
@@ -145,12 +146,15 @@ impl AsRead {
     }
 }
 
-/// Those of these documents that belong into an index.
-async fn taken(core: &Core, conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<Taken>> {
-    let excluded = &core.settings.bm25_exclude_usetypes;
-    let mut taken = indexes::taken(conn, ids).await?;
-    taken.retain(|taken| !excluded.contains(&taken.usetype));
-    Ok(taken)
+/// The indexes that these documents belong into, or new ones of a usetype that will be under these.
+async fn covering(
+    conn: &mut PgConnection,
+    by: &[DocumentId],
+    new: Option<Usetype>,
+) -> sqlx::Result<Vec<(IndexId, DocumentId)>> {
+    let Some(new) = new else { return indexes::covering(conn, by).await };
+    let all = indexes::covering_under(conn, by).await?.into_iter().filter(|covering| covering.takes(new.as_str()));
+    Ok(all.filter_map(|covering| Some((covering.index_id, covering.under?))).collect())
 }
 
 /// Documents in parts that may be in memory at once.

@@ -7,7 +7,7 @@ use crate::{
     store::{self, places::Place},
 };
 use sqlx::PgConnection;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, slice};
 use summary::{Budget, summarise};
 pub use summary::{Method, Summary};
 use svc_client::wire::RaptorRequest;
@@ -105,10 +105,20 @@ fn title(members: &[&Node]) -> String {
 }
 
 /// Removes the trees of summaries that quote something at or under these places, and the summaries that language models made of it. Whoever
-/// deletes a place, moves it away or gives it another guard must do this in the same transaction, since a summary tells what it summarises.
+/// deletes a place or gives it another text or guard must do this in the same transaction, since a summary tells what it summarises.
 /// Returns how many trees there were.
 pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> Result<usize, bm25::Error> {
     store::summaries::forget_over(conn, places).await?;
+    remove_over(conn, places).await
+}
+
+/// Does the same before a place is moved away, which changes nothing of what was asked of the place itself.
+pub async fn forget_above(conn: &mut PgConnection, place: &Place) -> Result<(), bm25::Error> {
+    store::summaries::forget_above(conn, place).await?;
+    remove_over(conn, slice::from_ref(place)).await.map(|_| ())
+}
+
+async fn remove_over(conn: &mut PgConnection, places: &[Place]) -> Result<usize, bm25::Error> {
     let trees = store::raptor::over(conn, places).await?;
     for tree in &trees {
         remove(conn, tree).await?;
@@ -119,7 +129,7 @@ pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> Result<us
 /// Removes a tree of summaries.
 pub async fn remove(conn: &mut PgConnection, tree: &Place) -> Result<(), bm25::Error> {
     let under = tree.path().last().copied().map(DocumentId);
-    let gone = store::documents::delete_subtrees(conn, std::slice::from_ref(tree)).await?;
+    let gone = store::documents::delete_subtrees(conn, slice::from_ref(tree)).await?;
     bm25::remove(conn, None, &gone.ids).await?;
     store::ingest_nodes::forget(conn, &gone.ids).await?;
     if let Some(under) = under {

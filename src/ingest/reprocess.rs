@@ -26,6 +26,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
+use std::time::Duration;
 use svc_actors::{Lane, Lanes};
 use svc_client::{
     Code, Failure,
@@ -33,6 +34,9 @@ use svc_client::{
 };
 use svc_formats::Format;
 use svc_ids::{DocumentId, RootId};
+
+/// For how long the tasks that wait at and under a file let its generation go first: longer than the time between two sweeps.
+const STAND_BACK: Duration = Duration::from_secs(90);
 
 /// Why a generation could not be ended now.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +95,7 @@ pub async fn begin(
     let opened = match (password, format) {
         (Some(password), Some(format)) => {
             let file = core.spool.open(&core.pool, &blob).await.or_fail()?;
-            unlock::unlock(core, admission, &file.open().or_fail()?, format, password).await?
+            unlock::unlock(core, admission, caller, &file.open().or_fail()?, format, password).await?
         }
         _ => None,
     };
@@ -149,6 +153,15 @@ async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: DocumentId)
             Err(Failure::new(Code::Conflict, detail).with("file_id", root_id.0))
         }
         (Some(blob), Some(_)) => Ok((place, blob)),
+        (None, Some(_)) => {
+            let detail = format!(
+                "document {id} has no stored bytes to read again: an import leaves out those that another document has"
+            );
+            Err(Failure::new(Code::Conflict, detail).with(
+                "remedy",
+                "reprocess the other document; or delete that one, and import the archive of this one again",
+            ))
+        }
         _ => Err(Failure::new(Code::Conflict, format!("document {id} is not an ingested file"))
             .with("remedy", "GET /documents/files lists the files")),
     }
@@ -189,7 +202,9 @@ fn already_running(id: DocumentId, running: &Generation) -> Failure {
 /// Gives up the generation of a file, whose lock the caller holds. It is removed once no worker holds a task of it.
 pub async fn give_up(conn: &mut PgConnection, file: &Place) -> sqlx::Result<GivenUp> {
     let generation = store::reprocess::abandon(conn, file).await?;
-    stop(conn, generation.into_iter().collect()).await
+    let given_up = stop(conn, generation.into_iter().collect()).await?;
+    store::reservations::let_go_on(conn, file).await?;
+    Ok(given_up)
 }
 
 /// Does the same for all files at and under a place that is about to be deleted.
@@ -209,7 +224,7 @@ async fn stop(conn: &mut PgConnection, generations: Vec<Generation>) -> sqlx::Re
             store::admin::cancel_held(conn, Cancel::Root(&place)).await?;
             let cancelled = store::admin::cancel_waiting(conn, Cancel::Root(&place)).await?;
             given_up.cancelled += cancelled.len() as i64;
-            if !store::admin::goes_on(conn, generation.id).await? {
+            if !store::admin::goes_on(conn, Cancel::Root(&place)).await? {
                 break;
             }
         }
@@ -252,11 +267,27 @@ async fn end(core: &Core, id: RootId) -> Result<(), EndError> {
             fail(pool, id).await?;
             remove_given_up(pool, id).await
         }
-        Some(Fate::Swap) => {
-            swap::swap(core, id).await?;
-            remove_given_up(pool, id).await
-        }
+        Some(Fate::Swap) => match swap::swap(core, id).await {
+            Err(held @ EndError::Held(_)) => {
+                go_first(pool, id).await?;
+                Err(held)
+            }
+            swapped => {
+                swapped?;
+                remove_given_up(pool, id).await
+            }
+        },
     }
+}
+
+/// Has the tasks that wait at and under the file of a generation stand back, until it has taken its place once those have ended that are held: the end of
+/// one claims the next one, and there may be thousands.
+async fn go_first(pool: &PgPool, id: RootId) -> Result<(), EndError> {
+    let mut tx = store::transaction::begin(pool).await?;
+    let Some(file) = store::reprocess::file_of(&mut tx, id).await? else { return Ok(()) };
+    let Some((file, _)) = store::reprocess::lock(&mut tx, file, id).await? else { return Ok(()) };
+    store::reservations::put_off_waiting(&mut tx, &file, &[], STAND_BACK).await?;
+    Ok(tx.commit().await?)
 }
 
 /// Removes a generation if its end gave it up and no worker holds a task of it.
@@ -309,10 +340,20 @@ async fn remove(pool: &PgPool, id: RootId) -> Result<(), EndError> {
 /// Ends all generations whose root left flight, that were given up, or whose file is gone.
 pub async fn sweep(core: Core) {
     let ended = async { store::reprocess::ended(&mut *core.pool.acquire().await?).await };
-    match ended.await {
+    end_all(&core, ended.await).await;
+}
+
+/// Does the same for those of one root of ingestion.
+pub async fn sweep_root(core: Core, root_id: RootId) {
+    let ended = async { store::reprocess::ended_of(&mut *core.pool.acquire().await?, root_id).await };
+    end_all(&core, ended.await).await;
+}
+
+async fn end_all(core: &Core, ended: sqlx::Result<Vec<RootId>>) {
+    match ended {
         Ok(ended) => {
             for id in ended {
-                end_or_leave(&core, id).await;
+                end_or_leave(core, id).await;
             }
         }
         Err(error) => tracing::warn!(error = %error, "could not look for reprocesses that have ended"),

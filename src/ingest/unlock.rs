@@ -1,6 +1,7 @@
 //! A file that comes with its password is read before it is stored, because the password is stored nowhere; the tasks
 //! find what was read.
 use crate::{
+    access::Caller,
     admission::Admission,
     core::Core,
     error::OrFail,
@@ -11,7 +12,7 @@ use crate::{
             types::{PROBE, TaskTypes},
         },
     },
-    reader::limits,
+    reader::limits_of_request,
     spool,
     store::{self, evidence::Evidence, places::Place},
 };
@@ -42,12 +43,13 @@ pub struct Unlocked {
 pub async fn unlock(
     core: &Core,
     admission: &Admission,
+    caller: &Caller,
     file: &File,
     format: Format,
     password: Secret,
 ) -> Result<Option<Opened>, Failure> {
-    let _permit = admission.reader().await?;
-    let mut request = Request::new(Step::Probe, limits(&core.settings));
+    let _permit = admission.reader(caller.principal_id()).await?;
+    let mut request = Request::new(Step::Probe, limits_of_request(&core.settings));
     request.password = Some(password);
     let patterns = match read(core, file, &request).await {
         Ok(Answer::Probed { patterns: Ok(patterns), .. }) if patterns.holds(Pattern::IsEncrypted) => patterns,
@@ -74,8 +76,14 @@ async fn refused(
     request: Request,
     mut error: FormatError,
 ) -> Result<Option<Opened>, Failure> {
-    let is_of_content =
-        matches!(error, FormatError::Corrupt { .. } | FormatError::LimitExceeded { .. } | FormatError::Crashed { .. });
+    // An archive is only refused as unsupported if none of its locked members can be read.
+    let is_of_content = matches!(
+        error,
+        FormatError::Corrupt { .. }
+            | FormatError::LimitExceeded { .. }
+            | FormatError::Crashed { .. }
+            | FormatError::Unsupported { format: Format::Zip, .. }
+    );
     if is_of_content {
         match is_closed(core, file, request).await {
             Ok(true) => {

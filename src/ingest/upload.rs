@@ -109,7 +109,7 @@ pub async fn arrive(
     let Requested { options, password } = requested;
     let opened = match (password, detection.format) {
         (Some(password), Some(format)) => {
-            unlock::unlock(core, intake.admission, &spooled.file, format, password).await?
+            unlock::unlock(core, intake.admission, caller, &spooled.file, format, password).await?
         }
         _ => None,
     };
@@ -386,7 +386,7 @@ async fn store_new(
     };
     store::blobs::insert(conn, &place, &blob).await.or_fail()?;
     if query.private || core.settings.is_enclosed(query.parent_id) {
-        caller.enclose(conn, &place).await.or_fail()?;
+        caller.enclose(conn, &place).await.or_fail()??;
     }
     let detected = json!({
         "format": blob.format, "mime": blob.mime_type, "by": arrival.detection.by, "declared_mime": blob.declared_mime, "byte_size": blob.byte_size,

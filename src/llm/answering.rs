@@ -1,5 +1,9 @@
 //! A call under way: what the endpoint streams, until its end.
-use super::{ANSWERED, Ask, LanguageModel, LlmError, Usage, answer::Received, shown};
+use super::{
+    ANSWERED, Ask, LanguageModel, LlmError, Usage,
+    answer::{Received, Silence},
+    shown,
+};
 use futures_util::{StreamExt, TryStreamExt, stream, stream::BoxStream};
 use reqwest::{Response, header};
 use serde_json::Value;
@@ -43,6 +47,14 @@ pub fn messages(response: Response) -> Messages {
     stream::once(whole).chain(stream::once(async { Ok(DONE.to_owned()) })).boxed()
 }
 
+/// What comes of an answer.
+#[derive(Debug)]
+pub enum Piece {
+    Text(String),
+    /// The model only thought and is asked once more: the texts before this are no part of its answer.
+    Anew,
+}
+
 /// A call that is being answered.
 pub struct Answering {
     pub(super) model: Arc<LanguageModel>,
@@ -52,30 +64,37 @@ pub struct Answering {
     pub(super) deadline: Instant,
     pub(super) messages: Messages,
     pub(super) received: Received,
-    /// The white space that came before the first letter.
-    pub(super) held: String,
-    pub(super) has_spoken: bool,
+    /// What has come of the text, and how many bytes of it were returned.
+    pub(super) said: String,
+    pub(super) told: usize,
     pub(super) is_over: bool,
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Answering {
-    /// The next piece of the text; `None` at its end.
-    pub async fn next(&mut self) -> Result<Option<String>, LlmError> {
+    /// The next piece; `None` at the end. Thoughts whose end alone is in the text are returned too; where nothing else came, a second answer follows.
+    pub async fn next(&mut self) -> Result<Option<Piece>, LlmError> {
         loop {
             match self.piece().await {
-                // White space alone says nothing, so it waits for the letter that it stands before.
-                Ok(Some(text)) if !self.has_spoken && text.trim().is_empty() => self.held.push_str(&text),
-                Ok(Some(text)) if text.is_empty() => {}
                 Ok(Some(text)) => {
-                    self.has_spoken = true;
-                    return Ok(Some(std::mem::take(&mut self.held) + &text));
+                    self.said.push_str(&text);
+                    // White space alone says nothing, so it waits for the letter that it stands before.
+                    if self.told < self.said.len() && !self.said.trim_start().is_empty() {
+                        let piece = self.said[self.told..].to_owned();
+                        self.told = self.said.len();
+                        return Ok(Some(Piece::Text(piece)));
+                    }
                 }
-                Ok(None) if self.has_spoken => {
+                Ok(None) if !self.received.without_thoughts(&self.said).trim().is_empty() => {
                     self.end(ANSWERED).await;
                     return Ok(None);
                 }
-                Ok(None) => self.once_more().await?,
+                Ok(None) => {
+                    let said = std::mem::take(&mut self.said);
+                    self.told = 0;
+                    self.once_more(&said).await?;
+                    return Ok(Some(Piece::Anew));
+                }
                 Err(error) => {
                     self.end(error.code()).await;
                     return Err(error);
@@ -87,17 +106,30 @@ impl Answering {
     /// The whole text.
     pub async fn whole(&mut self) -> Result<String, LlmError> {
         let mut text = String::new();
-        while let Some(piece) = self.next().await? {
-            text.push_str(&piece);
+        loop {
+            match self.piece().await {
+                Ok(Some(piece)) => text.push_str(&piece),
+                Ok(None) => {
+                    let said = self.received.without_thoughts(&text).trim();
+                    if !said.is_empty() {
+                        self.end(ANSWERED).await;
+                        return Ok(said.to_owned());
+                    }
+                    self.once_more(&text).await?;
+                    text.clear();
+                }
+                Err(error) => {
+                    self.end(error.code()).await;
+                    return Err(error);
+                }
+            }
         }
-        Ok(text)
     }
 
-    /// Asks once more without reasoning, if nothing else came.
-    async fn once_more(&mut self) -> Result<(), LlmError> {
-        self.held.clear();
-        let error = match (self.received.has_reasoned, self.thinks) {
-            (true, true) => {
+    /// Asks once more without reasoning, if the model has said this without a letter and reasoned.
+    async fn once_more(&mut self, said: &str) -> Result<(), LlmError> {
+        let error = match (self.received.silence(said), self.thinks) {
+            (Silence::Thought, true) => {
                 // What was only thought is paid for too.
                 self.end(LlmError::OnlyReasoning.code()).await;
                 let (model, ask) = (self.model.clone(), self.ask.clone());
@@ -116,13 +148,11 @@ impl Answering {
                     Err(error) => error,
                 }
             }
-            (true, false) => LlmError::OnlyReasoning,
-            (false, _) if self.received.finish.as_deref() == Some("content_filter") => LlmError::Refused {
-                status: 0,
-                setting: "SVC_LLM_MODEL",
-                reason: "its filter lets no answer to this through".to_owned(),
-            },
-            (false, _) => LlmError::Broken("its answer is empty".to_owned()),
+            (Silence::Thought, false) => LlmError::OnlyReasoning,
+            (Silence::Refused(reason), _) => {
+                LlmError::Refused { status: 0, setting: "SVC_LLM_MODEL", reason: shown(&reason) }
+            }
+            (Silence::Empty, _) => LlmError::Broken("its answer is empty".to_owned()),
         };
         self.end(error.code()).await;
         Err(error)
@@ -132,7 +162,11 @@ impl Answering {
         if self.is_over {
             return Ok(None);
         }
-        let until = self.deadline.min(Instant::now() + STALL);
+        // Before its first word a call waits in the server's queue, and the model reads its question or thinks without showing that.
+        let until = match self.received.has_begun {
+            true => self.deadline.min(Instant::now() + STALL),
+            false => self.deadline,
+        };
         let message = match timeout_at(until, self.messages.next()).await {
             Ok(message) => message.transpose().map_err(LlmError::Broken)?,
             Err(_) if until < self.deadline => {
@@ -183,9 +217,9 @@ impl Answering {
         self.received.usage
     }
 
-    /// Whether the answer ended because it was as long as it may be.
+    /// Whether the answer was broken off: it was as long as it may be, or a filter ended it.
     pub fn is_cut(&self) -> bool {
-        self.received.finish.as_deref() == Some("length")
+        self.received.is_cut()
     }
 }
 
@@ -203,5 +237,77 @@ impl Drop for Answering {
             let took = took.as_ref().map(|(name, usage)| (name.as_str(), *usage));
             model.ended(purpose, begun, code, &label, took).await;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+    use serde_json::json;
+    use sqlx::postgres::PgPoolOptions;
+    use std::path::Path;
+
+    /// A call that may take 180 s, whose messages come so many seconds after one another.
+    fn answering(messages: Vec<(u64, Value)>) -> Answering {
+        let home = [("HOME".to_owned(), "/nonexistent".to_owned())];
+        let settings = Settings::load(Some(Path::new("/dev/null")), home.into_iter()).unwrap();
+        let pool = PgPoolOptions::new().connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
+        let model = Arc::new(LanguageModel::new(&settings, pool));
+        let messages = stream::iter(messages).then(|(seconds, message)| async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Ok(message.to_string())
+        });
+        let ask = Ask {
+            purpose: "test",
+            instructions: String::new(),
+            message: String::new(),
+            max_tokens: 9,
+            temperature: 0.0,
+            schema: None,
+            model: None,
+            thinks: true,
+        };
+        Answering {
+            deadline: Instant::now() + model.timeout(),
+            model,
+            ask,
+            thinks: true,
+            begun: Instant::now(),
+            messages: messages.boxed(),
+            received: Received::default(),
+            said: String::new(),
+            told: 0,
+            is_over: false,
+            permit: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_an_answer_that_has_begun_must_go_on_soon() {
+        let role = json!({"choices": [{"delta": {"role": "assistant", "content": ""}}]});
+        let thought = json!({"choices": [{"delta": {"reasoning_content": "hm"}}]});
+        let word = json!({"choices": [{"delta": {"content": "a"}}]});
+        for (messages, want) in [
+            (vec![(90, word.clone())], Ok("a")),
+            (vec![(1, role.clone()), (90, word.clone())], Ok("a")),
+            (vec![(1, thought), (90, word.clone())], Err("stood still for 60s")),
+            (vec![(90, role), (91, word)], Err("SVC_LLM_TIMEOUT")),
+        ] {
+            let mut answering = answering(messages.clone());
+            let said = loop {
+                match answering.piece().await {
+                    Ok(Some(text)) if text.is_empty() => {}
+                    said => break said,
+                }
+            };
+            // It is counted nowhere.
+            answering.is_over = true;
+            match (said, want) {
+                (Ok(said), Ok(want)) => assert_eq!(said.as_deref(), Some(want), "{messages:?}"),
+                (Err(error), Err(want)) => assert!(error.to_string().contains(want), "{messages:?}: {error}"),
+                (said, _) => panic!("{messages:?}: {said:?}"),
+            }
+        }
     }
 }

@@ -12,9 +12,9 @@ pub enum LlmError {
     #[error("the language model is away: {0}")]
     Away(String),
     /// The endpoint has too much to do, for everybody who calls it.
-    #[error("the language model has too much to do")]
-    Busy { retry_after: Duration },
-    /// The endpoint accepts no such call: a setting is wrong.
+    #[error("the language model has too much to do: {reason}")]
+    Busy { retry_after: Duration, reason: String },
+    /// The endpoint accepts no such call: a setting is wrong. Without a status it accepts the call, and its model or its filter refuses the text.
     #[error("the language model refuses: {reason}")]
     Refused { status: u16, setting: &'static str, reason: String },
     /// The text is longer than what the model reads.
@@ -57,7 +57,7 @@ impl IntoFailure for LlmError {
                 .with("setting", "SVC_LLM_BASE_URL")
                 .with("remedy", "start the endpoint, or correct its address")
                 .with("retry_after", 5),
-            LlmError::Busy { retry_after } => Failure::new(Code::Unavailable, message)
+            LlmError::Busy { retry_after, .. } => Failure::new(Code::Unavailable, message)
                 .with("remedy", "try again later")
                 .with("retry_after", retry_after.as_secs().max(1)),
             LlmError::Refused { status, setting, .. } => {

@@ -140,7 +140,11 @@ fn answer_to(result: &Value) -> Result<LlmAnswer, Unanswered> {
                     Err(unanswered(code::REFUSED, "the model refuses to answer", model, usage))
                 }
                 "" => Err(unanswered(code::FAILED, "the answer is empty", model, usage)),
-                text => Ok(answer(text, said["stop_reason"] == "max_tokens", model, usage)),
+                text => {
+                    let ends = ["max_tokens", "model_context_window_exceeded", "refusal"];
+                    let is_cut = said["stop_reason"].as_str().is_some_and(|reason| ends.contains(&reason));
+                    Ok(answer(text, is_cut, model, usage))
+                }
             }
         }
         Some("errored") => {

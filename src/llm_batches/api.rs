@@ -1,8 +1,11 @@
 //! Calls of a provider over HTTP.
 use super::provider::ProviderError;
-use crate::settings::{Secret, is_this_machine};
+use crate::{
+    fetch::retry_after,
+    settings::{Secret, is_this_machine},
+};
 use futures_util::{Stream, StreamExt, stream};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -114,9 +117,7 @@ impl Api {
         if status.is_success() {
             return Ok(response);
         }
-        let retry_after = response.headers().get(header::RETRY_AFTER);
-        let retry_after =
-            retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok()).map(Duration::from_secs);
+        let retry_after = retry_after(response.headers());
         let said = self.bytes(response).await.unwrap_or_default();
         let said = String::from_utf8_lossy(&said).into_owned();
         let parsed: Option<Value> = serde_json::from_str(&said).ok();

@@ -475,6 +475,8 @@ impl Keeper {
     fn learned(&self, mut result: BatchResult) -> BatchResult {
         if let Err(unanswered) = &mut result.answer
             && unanswered.code == code::REFUSED
+            // A model that has read the request refuses its text, and may name a field in its own words.
+            && unanswered.model.is_empty()
             && self.settings.batching.learns(&unanswered.message)
         {
             code::FAILED.clone_into(&mut unanswered.code);

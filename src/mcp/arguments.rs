@@ -1,11 +1,13 @@
 //! The arguments of a tool as the parts of a request.
 use super::window;
 use rmcp::model::JsonObject;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use svc_client::{Failure, Untyped, UntypedBody};
 
 /// The longest argument that becomes a part of an address; the service's longest cursor has 5,200.
 const ADDRESS_BYTES: usize = 5_300;
+/// Up to here a float holds every whole number exactly.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Where each argument of a tool goes.
 #[derive(Default)]
@@ -71,10 +73,17 @@ impl Places {
     }
 }
 
+/// A whole number that is written as another one. JSON Schema knows one kind of numbers, and clients that keep all of them as doubles write `7.0`.
+fn whole(number: &Number) -> Option<String> {
+    let value = number.as_f64().filter(|value| number.is_f64() && value.fract() == 0.0 && value.abs() <= EXACT)?;
+    Some((value as i64).to_string())
+}
+
 /// An argument as a part of an address, which is of limited length.
 fn text(name: &str, value: Value) -> Result<String, Failure> {
     let text = match value {
         Value::String(text) => text,
+        Value::Number(number) => whole(&number).unwrap_or_else(|| number.to_string()),
         other => other.to_string(),
     };
     if text.len() > ADDRESS_BYTES {
@@ -107,5 +116,20 @@ mod tests {
         let call = places.fill(of(json!({"id": 7, "wait": true, "colour": 1}))).expect("the service judges a body");
         let UntypedBody::Json(body) = call.body else { panic!("no body") };
         assert_eq!(body, json!({"colour": 1}));
+    }
+
+    #[test]
+    fn a_whole_number_is_one_however_a_client_writes_it() {
+        for (value, expected) in [
+            (json!(7.0), "7"),
+            (json!(-2.0), "-2"),
+            (json!(1e3), "1000"),
+            (json!(7), "7"),
+            (json!(u64::MAX), "18446744073709551615"),
+            (json!(7.5), "7.5"),
+            (json!("7.0"), "7.0"),
+        ] {
+            assert_eq!(text("id", value.clone()).expect("short"), expected, "{value}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The table that Tesseract writes with `tsv`: a line for each page, block, paragraph, line and word.
 
 use std::{ops::Range, str::FromStr};
-use svc_formats::{PictureSize, join_lines};
+use svc_formats::{PictureSize, is_without_blanks, join_lines};
 
 const HEADER: &str = "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext";
 const COLUMNS: usize = 12;
@@ -9,6 +9,10 @@ const COLUMNS: usize = 12;
 const WORD: u8 = 5;
 /// A page of a telephone book has a tenth of them.
 const MOST_WORDS: usize = 100_000;
+/// Characters of scripts without blanks are one text unless they are as far apart as this, in heights of their line: those of China and
+/// Japan, whose signs fill squares, and those of Thailand and its neighbours, which part phrases by blanks.
+const GAP_OF_SQUARES: f64 = 1.0;
+const GAP_OF_PHRASES: f64 = 0.2;
 
 /// A word and where it stands, in pixels from the left and the top.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,10 +67,30 @@ impl OpenLine {
     }
 
     fn add(&mut self, word: &Word) {
-        self.text.push(' ');
+        if !self.goes_on_with(word) {
+            self.text.push(' ');
+        }
         self.text.push_str(&word.text);
         (self.left, self.top) = (self.left.min(word.left), self.top.min(word.top));
         (self.right, self.bottom) = (self.right.max(word.left + word.width), self.bottom.max(word.top + word.height));
+    }
+
+    /// Whether no blank is before a word. The engine takes single characters for words where the script has no blanks.
+    fn goes_on_with(&self, word: &Word) -> bool {
+        let around = [self.text.chars().next_back(), word.text.chars().next()];
+        let [Some(before), Some(after)] = around.map(|character| character.and_then(most_gap)) else { return false };
+        let height = (self.bottom - self.top).max(word.height);
+        f64::from(word.left.saturating_sub(self.right)) < before.min(after) * f64::from(height)
+    }
+}
+
+/// How far apart, in heights of the line, a character and its neighbour may be without a blank between them; `None` if its script has blanks.
+fn most_gap(character: char) -> Option<f64> {
+    match character {
+        '\u{E00}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{17FF}' => Some(GAP_OF_PHRASES),
+        // Marks and digits that are as wide as the signs.
+        '\u{FF01}'..='\u{FF20}' | '\u{FF5B}'..='\u{FF65}' => Some(GAP_OF_SQUARES),
+        _ => is_without_blanks(character).then_some(GAP_OF_SQUARES),
     }
 }
 
@@ -221,6 +245,25 @@ mod tests {
         let empty = table(&["1 1 0 0 0 0 0 0 1000 800 -1 "]);
         assert_eq!(super::read(&empty, &SIZE), Ok(Some(Recognised::default())), "an empty page");
         assert_eq!(super::read(&table(&[]), &SIZE), Ok(None), "no page");
+    }
+
+    #[test]
+    fn no_blanks_are_read_where_the_script_has_none() {
+        let line = |words: &[(u32, u32, &str)]| {
+            let row = |(at, (left, width, text)): (usize, &(u32, u32, &str))| {
+                format!("5 1 1 1 1 {} {left} 10 {width} 40 95 {text}", at + 1)
+            };
+            let rows: Vec<String> = words.iter().enumerate().map(row).collect();
+            let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+            read(&table(&rows), &SIZE).unwrap().unwrap().text
+        };
+        let pond =
+            [(10, 40, "水"), (55, 40, "库"), (100, 40, "的"), (145, 90, "资源"), (245, 10, "，"), (285, 40, "鱼")];
+        assert_eq!(line(&pond), "水库的资源，鱼");
+        assert_eq!(line(&[(10, 40, "用"), (60, 100, "PDF"), (170, 80, "文件"), (255, 40, "。")]), "用 PDF 文件。");
+        assert_eq!(line(&[(10, 80, "姓名"), (180, 80, "王伟")]), "姓名 王伟", "columns of a form");
+        assert_eq!(line(&[(10, 80, "ปลา"), (94, 80, "ใน"), (190, 80, "บึง")]), "ปลาใน บึง");
+        assert_eq!(line(&[(10, 80, "물"), (92, 80, "새")]), "물 새");
     }
 
     #[test]

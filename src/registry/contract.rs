@@ -172,7 +172,7 @@ fn description(info: &OperationInfo) -> String {
         Access::RunnerKey => "It needs the runner's key; a service without such a key answers 501.",
         Access::Read => "It needs a bearer token that may read the documents named in the call.",
         Access::Write => {
-            "It needs a bearer token that may write the documents named in the call; a token that may only read one of them gets 403, which a call with an answer for each document says there."
+            "It needs a bearer token that may write the documents named in the call; a token that may read one of them but not write it gets 403; a call that answers for each document by itself says so in that document's answer."
         }
         Access::Owner => "It needs the owner's bearer token.",
     };

@@ -21,6 +21,12 @@ const RETRY: &str = "retry: 2000\n\n";
 /// The characters that need no escape in a parameter value of RFC 8187.
 const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// The most bytes of a file's name in UTF-8. File systems take 255, and escaped it must fit into a header that proxies pass on, with
+/// all others.
+const NAME: usize = 200;
+/// The most characters of an ending that a shortened name keeps.
+const ENDING: usize = 10;
+
 /// Makes a response of a value.
 pub trait Encode: Reply {
     fn encode(value: Self::Value) -> Response;
@@ -128,11 +134,25 @@ fn attachment(name: &str) -> String {
     };
     let name: String =
         name.chars().filter(|c| !hidden(*c)).map(|c| if matches!(c, '/' | '\\') { '_' } else { c }).collect();
+    let name = shortened(&name);
     let plain: String = name
         .chars()
         .map(|c| if (c.is_ascii_graphic() || c == ' ') && !matches!(c, '"' | '%' | ';') { c } else { '_' })
         .collect();
     format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{}", utf8_percent_encode(&name, ATTR_CHAR))
+}
+
+/// A name within its most bytes, with its ending.
+fn shortened(name: &str) -> String {
+    if name.len() <= NAME {
+        return name.to_owned();
+    }
+    let (stem, ending) = match name.rsplit_once('.') {
+        Some((stem, ending)) if ending.chars().count() <= ENDING => (stem, format!(".{ending}")),
+        _ => (name, String::new()),
+    };
+    let most = NAME.saturating_sub(ending.len());
+    format!("{}{ending}", &stem[..stem.floor_char_boundary(most)])
 }
 
 impl<T: Wire> Encode for Events<T> {
@@ -172,7 +192,8 @@ fn written<T: serde::Serialize>(event: &Event<T>) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::attachment;
+    use super::{NAME, attachment};
+    use percent_encoding::percent_decode_str;
 
     #[test]
     fn a_name_of_a_file_cannot_leave_its_quotes_or_look_like_another() {
@@ -184,6 +205,23 @@ mod tests {
             ("invoice\u{202e}fdp.exe", r#"attachment; filename="invoicefdp.exe"; filename*=UTF-8''invoicefdp.exe"#),
         ] {
             assert_eq!(attachment(name), header);
+        }
+    }
+
+    #[test]
+    fn a_long_name_of_a_file_fits_into_a_small_header_and_keeps_its_ending() {
+        for character in ["a", " ", "鷺", "🪶"] {
+            let (long, unended) = (character.repeat(1000), format!("heron.{}", character.repeat(1000)));
+            for (name, ending) in [(format!("{long}.pdf"), ".pdf"), (format!("{long}.tar.gz"), ".gz"), (unended, "")] {
+                let header = attachment(&name);
+                assert!(header.len() < 1024, "{header}");
+                let (_, sent) = header.split_once("filename*=UTF-8''").expect("the name");
+                let sent = percent_decode_str(sent).decode_utf8().expect("whole characters");
+                assert!(sent.len() <= NAME && sent.len() > NAME - 4, "{sent}");
+                let stem = sent.strip_suffix(ending).expect("the ending");
+                assert!(name.starts_with(stem), "{sent}");
+                assert!(header.contains(&format!("{ending}\"; filename*")), "{header}");
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{access::Caller, core::Core};
 use svc_client::{
     Code, Failure,
     wire::{
-        AutoSearch, Bm25Search, ContextConfig, FulltextSearch, HybridSearch, MaxsimSearch, SearchMethod,
+        AutoSearch, Bm25Search, ContextConfig, FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, SearchMethod,
         SearchResponse, VectorSearch,
     },
 };
@@ -85,9 +85,20 @@ fn route(named: Option<SearchMethod>, query: &str, has_model: bool) -> (SearchMe
 }
 
 /// Searches by the method that suits the query. Where that one cannot find it, another does, and the answer says so.
-pub async fn auto(core: &Core, caller: &Caller, mut body: AutoSearch) -> Result<SearchResponse, Failure> {
+pub async fn auto(core: &Core, caller: &Caller, body: AutoSearch) -> Result<SearchResponse, Failure> {
+    Box::pin(auto_by(core, caller, body, GroupBy::File)).await
+}
+
+/// Does the same; `group_by` stands for the texts if neither the body nor its context says what does.
+pub(super) async fn auto_by(
+    core: &Core,
+    caller: &Caller,
+    mut body: AutoSearch,
+    group_by: GroupBy,
+) -> Result<SearchResponse, Failure> {
     let preset = preset(core, caller, body.context.take()).await?;
     body.fill(&preset);
+    body.group_by.get_or_insert(group_by);
     // A further page goes on with the method of the first.
     let begun = paging::method(body.cursor.as_deref());
     let is_free = preset.method.is_none() && begun.is_none();

@@ -1,27 +1,29 @@
 //! Many searches in one call.
-use super::{auto, bm25, fulltext, hybrid, maxsim, vector};
-use crate::{access::Caller, core::Core};
+use super::{auto::auto_by, bm25, fulltext, hybrid, maxsim, vector};
+use crate::{access::Caller, core::Core, store};
 use std::{sync::Arc, time::Instant};
 use svc_client::{
-    Failure,
+    Code, Failure,
     wire::{
-        AutoSearch, Bm25Search, FulltextSearch, HybridSearch, MaxsimSearch, SearchBatch, SearchBatchResponse,
+        AutoSearch, Bm25Search, FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, SearchBatch, SearchBatchResponse,
         SearchMethod, SearchResponse, VectorSearch,
     },
 };
 
-/// Searches by the method that is named, or by one that suits the query. `body` has what the method knows.
+/// Searches by the method that is named, or by one that suits the query and then groups by `unnamed` unless the body or its context says otherwise.
+/// `body` has what the method knows.
 pub async fn by_any(
     core: &Core,
     caller: &Caller,
     method: Option<SearchMethod>,
+    unnamed: GroupBy,
     min_similarity: Option<f64>,
     body: AutoSearch,
 ) -> Result<SearchResponse, Failure> {
     let (context, group_by) = (body.context.clone(), body.group_by);
     // Each search is large, so it lies apart from this one.
     match method {
-        None => Box::pin(auto(core, caller, body)).await,
+        None => Box::pin(auto_by(core, caller, body, unnamed)).await,
         Some(SearchMethod::Vector) => {
             let body = VectorSearch { context, group_by, min_similarity, ..body.into() };
             Box::pin(vector(core, caller, body)).await
@@ -57,7 +59,12 @@ pub async fn batch(core: &Core, caller: &Caller, body: SearchBatch) -> SearchBat
     let mut answers = Vec::with_capacity(body.searches.len());
     for search in body.searches {
         let (method, min_similarity) = (search.method, search.min_similarity);
-        answers.push(Box::pin(by_any(&core, caller, method, min_similarity, search.into())).await.into());
+        let answer = Box::pin(by_any(&core, caller, method, GroupBy::File, min_similarity, search.into())).await;
+        // What a standby lacks the primary may have, as where the search is asked alone.
+        if answer.as_ref().is_err_and(|failure| failure.code != Code::TooManyRequests) {
+            store::replicas::note_failure();
+        }
+        answers.push(answer.into());
     }
     SearchBatchResponse { answers, latency_ms: started.elapsed().as_secs_f64() * 1e3 }
 }

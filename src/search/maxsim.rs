@@ -113,19 +113,21 @@ pub async fn fill(core: &Core, ids: &[DocumentId]) -> Result<(), Failure> {
     drop(conn);
     let missing: Vec<DocumentId> = wanted.into_iter().filter(|id| !present.contains(id)).collect();
     for part in missing.chunks(2 * TOGETHER) {
-        fill_some(core, &model, part).await?;
+        while !fill_some(core, part).await? {}
     }
     Ok(())
 }
 
-async fn fill_some(core: &Core, model: &Model, ids: &[DocumentId]) -> Result<(), Failure> {
+/// Says whether it did. It stores nothing if another model began to serve meanwhile; whoever builds an index does not come back to these documents.
+async fn fill_some(core: &Core, ids: &[DocumentId]) -> Result<bool, Failure> {
+    let model = core.model().await?;
     let mut conn = core.pool.acquire().await.or_fail()?;
     // A change after this counts as one, even if the text read below has it already.
     let seen = store::batch::times(&mut conn, ids).await.or_fail()?;
     let texts = store::nodes::texts(&mut conn, ids).await.or_fail()?;
     drop(conn);
     let settled: Vec<&TextRow> = texts.iter().filter(|row| row.settled.0 == Settled::Settled).collect();
-    let made = made(&core.settings, model, &settled).await.or_fail()?;
+    let made = made(&core.settings, &model, &settled).await.or_fail()?;
     let mut tx = store::transaction::begin(&core.pool).await.or_fail()?;
     store::locks::documents(&mut tx, ids).await.or_fail()?;
     // What has changed meanwhile has a task of its own, which makes them.
@@ -137,7 +139,11 @@ async fn fill_some(core: &Core, model: &Model, ids: &[DocumentId]) -> Result<(),
             store::token_vectors::replace(&mut tx, place, &rows).await.or_fail()?;
         }
     }
-    tx.commit().await.or_fail()
+    if core.is_replaced(&mut tx, model.identity()).await.or_fail()? {
+        return Ok(false);
+    }
+    tx.commit().await.or_fail()?;
+    Ok(true)
 }
 
 /// The tokens of a document to store: the most important share of them, in the widths of the settings. If the model has none of these, this
@@ -173,12 +179,12 @@ pub fn rows<'a>(settings: &Settings, model: &'a str, tokens: &TokenVectors) -> R
 }
 
 /// Whether the settings name a width that a model of this width has. Without one, documents have no token vectors.
-fn has_a_width(settings: &Settings, native_width: usize) -> bool {
+pub fn has_a_width(settings: &Settings, native_width: usize) -> bool {
     settings.token_embed_dims.iter().any(|&width| width <= native_width)
 }
 
 /// The 501 for who needs token vectors where none are stored.
-fn none_stored(settings: &Settings, model: &str, native_width: usize) -> Failure {
+pub fn none_stored(settings: &Settings, model: &str, native_width: usize) -> Failure {
     let problem = widths_problem(settings, model, native_width);
     let detail =
         problem.unwrap_or_else(|| "no token vectors are stored here: SVC_TOKEN_EMBED_DIMS names no width".into());

@@ -16,7 +16,7 @@ mod paging;
 pub(crate) mod portfolio;
 mod reorder;
 pub(crate) mod rerank;
-mod results;
+pub(crate) mod results;
 mod similar;
 mod snippets;
 pub mod synthesize;
@@ -509,7 +509,7 @@ fn ranks(ranked: &Ranked) -> impl Iterator<Item = (DocumentId, WireLeg)> {
 }
 
 /// The values of the context that a search names; 404 if there is none that the caller may see.
-async fn preset(core: &Core, caller: &Caller, name: Option<String>) -> Result<ContextConfig, Failure> {
+pub async fn preset(core: &Core, caller: &Caller, name: Option<String>) -> Result<ContextConfig, Failure> {
     let Some(name) = name else { return Ok(ContextConfig::default()) };
     let mut conn = core.pool.acquire().await.or_fail()?;
     let config = store::contexts::by_name(&mut conn, &caller.readable(), &name).await.or_fail()?;

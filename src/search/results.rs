@@ -108,3 +108,16 @@ pub(super) async fn show(
     }
     Ok(Read { documents, beginnings, waiting })
 }
+
+/// The documents of an answer that is none of a search, in their order: all that they hold, as far as there is room, and their vectors if those are
+/// asked for.
+pub async fn documents(
+    core: &Core,
+    conn: &mut PgConnection,
+    scope: &Readable,
+    ids: &[DocumentId],
+    include_embed: bool,
+) -> Result<Vec<DocumentResponse>, Failure> {
+    let mut read = show(core, conn, scope, ids, &[], &Shows::of(None, true, include_embed)).await?.documents;
+    Ok(ids.iter().filter_map(|id| read.remove(id)).collect())
+}

@@ -111,7 +111,7 @@ async fn nearest(core: &Core, query: &str, read: &[&Beginning]) -> HashMap<Docum
     let compared = async {
         let model = core.model().await.ok()?;
         let query = core.queries.of(&model, query).await.ok()??;
-        let embedded = model.embed_documents(texts).await.ok()?;
+        let embedded = model.embed_waited_for(texts).await.ok()?;
         Some((query, embedded))
     };
     let Ok(Some((query, embedded))) = tokio::time::timeout(COMPARE, compared).await else { return HashMap::new() };

@@ -2,25 +2,25 @@
 //! literal quotes before anybody sees it.
 mod grounding;
 
-use super::{
-    auto,
-    results::{self, Read, Shows},
-};
+use super::{auto::auto_by, snippets::beginning};
 use crate::{
     access::Caller,
     core::Core,
     error::OrFail,
-    llm::{Answering, Ask, mark},
-    store,
+    llm::{Answering, Ask, Piece, mark},
+    store::{self, documents::Beginning},
 };
 use grounding::{Claim, Quotable, Sentences};
 use serde_json::{Value, json};
-use std::{collections::HashSet, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Instant,
+};
 use svc_client::{
     Code, Failure,
     wire::{
-        AnswerCitation, AnswerPart, AnswerSentence, AnswerSource, AutoSearch, DocumentField, DocumentResponse, GroupBy,
-        NoAnswer, SearchHit, SearchResponse, SearchResult, Snippet, SynthesizeResponse, SynthesizeSearch, TokenUsage,
+        AnswerCitation, AnswerPart, AnswerSentence, AnswerSource, AutoSearch, GroupBy, NoAnswer, SearchHit,
+        SearchResponse, SearchResult, Snippet, SynthesizeResponse, SynthesizeSearch, TokenUsage,
     },
 };
 use svc_ids::DocumentId;
@@ -56,119 +56,104 @@ pub async fn prepare(core: &Core, caller: &Caller, body: SynthesizeSearch) -> Re
     let most = body.max_sources.unwrap_or(MAX_SOURCES);
     let (limit, per_group) = (body.limit, body.per_group as usize);
     let question = body.query.clone();
-    let fields = body.fields.clone();
-    let (shows_content, shows_snippets) = (body.include_content, body.snippets);
+    let hides_snippets = body.snippets == Some(false);
     let search = AutoSearch {
         limit: limit.max(most * LOOKED_THROUGH).min(MOST_RESULTS),
-        // The model reads the texts, also those that the answer does not show.
-        include_content: true,
-        include_embed: fields.as_ref().map_or(body.include_embed, |fields| fields.contains(&DocumentField::Embed)),
-        fields: None,
+        // A snippet says where its text has what was looked for.
         snippets: Some(true),
-        group_by: Some(body.group_by.unwrap_or(GroupBy::None)),
         ..AutoSearch::from(body)
     };
-    let mut found = Box::pin(auto(core, caller, search)).await?;
-    let candidates = candidates(&found, per_group, most as usize);
-    let (sources, texts) = sources(core, caller, candidates, &question).await?;
-    let show = |document: &mut DocumentResponse, snippet: &mut Option<Snippet>| {
-        match &fields {
-            Some(fields) => document.show_only(fields),
-            None if !shows_content && !document.content.is_empty() => {
-                document.content.clear();
-                document.omitted.push("content".to_owned());
-            }
-            None => {}
+    let mut found = Box::pin(auto_by(core, caller, search, GroupBy::None)).await?;
+    let candidates = candidates(&found, per_group);
+    let (sources, texts) = sources(core, caller, &candidates, most as usize, &question).await?;
+    if hides_snippets {
+        for result in &mut found.results {
+            result.snippet = None;
+            result.hits.iter_mut().flatten().for_each(|hit| hit.snippet = None);
         }
-        if shows_snippets == Some(false) {
-            *snippet = None;
-        }
-    };
-    for result in &mut found.results {
-        show(&mut result.document, &mut result.snippet);
-        result.hits.iter_mut().flatten().for_each(|hit| show(&mut hit.document, &mut hit.snippet));
     }
     let ask = (!sources.is_empty()).then(|| ask(&question, &sources, &texts));
     Ok(Synthesis { started, found, limit: limit as usize, sources, texts, ask })
 }
 
-/// A text that may become a source.
-struct Candidate<'a> {
-    id: i64,
-    /// Absent if the search shows the section of the text in its place.
-    document: Option<&'a DocumentResponse>,
-    snippet: Option<&'a Snippet>,
+/// A document that becomes a source if it has a text.
+struct Candidate {
+    id: DocumentId,
+    /// Where its text has what was looked for, in code points.
+    start: usize,
     /// Whether a group shows no more texts than come before this one in its section.
     is_further: bool,
 }
 
-impl<'a> Candidate<'a> {
-    fn of(document: &'a DocumentResponse, snippet: Option<&'a Snippet>) -> Candidate<'a> {
-        Candidate { id: document.id, document: Some(document), snippet, is_further: false }
+impl Candidate {
+    fn of(id: i64, snippet: Option<&Snippet>) -> Candidate {
+        let start = snippet.filter(|snippet| snippet.document_id == id).map_or(0, |snippet| snippet.start);
+        Candidate { id: DocumentId(id), start, is_further: false }
     }
 }
 
-/// The best `most` texts of a search. The hits of a group have its texts. A section that stands for its texts has none itself, so they come in its
+/// What a search found, best first. The hits of a group have its texts. A section that stands for its texts has none itself, so they come in its
 /// place. No more of them come there than a group shows, so that one section does not keep other groups away; the others come last.
-fn candidates<'a>(found: &'a SearchResponse, per_group: usize, most: usize) -> Vec<Candidate<'a>> {
-    let of_hit = |hit: &'a SearchHit| -> Vec<Candidate<'a>> {
-        let snippet = hit.snippet.as_ref();
+fn candidates(found: &SearchResponse, per_group: usize) -> Vec<Candidate> {
+    let of_hit = |hit: &SearchHit| -> Vec<Candidate> {
+        let of = |id| Candidate::of(id, hit.snippet.as_ref());
         if hit.texts.is_empty() {
-            return vec![Candidate::of(&hit.document, snippet)];
+            return vec![of(hit.document.id)];
         }
         let texts = hit.texts.iter().enumerate();
-        texts.map(|(at, id)| Candidate { id: *id, document: None, snippet, is_further: at >= per_group }).collect()
+        texts.map(|(at, id)| Candidate { is_further: at >= per_group, ..of(*id) }).collect()
     };
-    let mut all: Vec<Candidate<'a>> = Vec::new();
+    let mut all: Vec<Candidate> = Vec::new();
     for SearchResult { document, snippet, hits, .. } in &found.results {
-        all.push(Candidate::of(document, snippet.as_ref()));
+        all.push(Candidate::of(document.id, snippet.as_ref()));
         all.extend(hits.iter().flatten().flat_map(of_hit));
     }
-    all.retain(|candidate| candidate.document.is_none_or(|document| !document.content.trim().is_empty()));
     let mut seen = HashSet::new();
     all.retain(|candidate| seen.insert(candidate.id));
     all.sort_by_key(|candidate| candidate.is_further);
-    all.truncate(most);
     all
 }
 
-/// The sources, with as much of each text as the model's context has room for.
+/// The best `most` candidates that have a text, with as much of each text as the model's context has room for. The texts are read here, because the answer
+/// of the search leaves out those for which it has no room.
 async fn sources(
     core: &Core,
     caller: &Caller,
-    candidates: Vec<Candidate<'_>>,
+    candidates: &[Candidate],
+    most: usize,
     question: &str,
 ) -> Result<(Vec<AnswerSource>, Vec<Quotable>), Failure> {
-    let is_unread = |candidate: &&Candidate<'_>| candidate.document.is_none();
-    let unread: Vec<DocumentId> = candidates.iter().filter(is_unread).map(|unread| DocumentId(unread.id)).collect();
-    let shows = Shows::of(Some(&[DocumentField::Content]), false, false);
     let mut conn = core.pool.acquire().await.or_fail()?;
-    let Read { documents: mut read, .. } =
-        results::show(core, &mut conn, &caller.readable(), &unread, &[], &shows).await?;
-    let document = |candidate: Candidate<'_>| {
-        let document = candidate.document.cloned().or_else(|| read.remove(&DocumentId(candidate.id)))?;
-        Some((document, candidate.snippet.cloned()))
-    };
-    let mut documents: Vec<(DocumentResponse, Option<Snippet>)> = candidates.into_iter().filter_map(document).collect();
-    documents.retain(|(document, _)| !document.content.trim().is_empty());
-    let ids: Vec<DocumentId> = documents.iter().map(|(document, _)| DocumentId(document.id)).collect();
+    let mut read: Vec<(Beginning, usize)> = Vec::with_capacity(most);
+    // Nearly all results have a text, so mostly this reads once.
+    for some in candidates.chunks(most) {
+        let ids: Vec<DocumentId> = some.iter().map(|candidate| candidate.id).collect();
+        let characters = beginning(ids.len()) as i32;
+        let rows = store::documents::beginnings(&mut conn, &caller.readable(), &ids, characters).await.or_fail()?;
+        let texts = rows.into_iter().filter(|row| !row.text.trim().is_empty());
+        let mut texts: HashMap<DocumentId, Beginning> = texts.map(|row| (row.id, row)).collect();
+        let best = some.iter().filter_map(|candidate| Some((texts.remove(&candidate.id)?, candidate.start)));
+        read.extend(best.take(most - read.len()));
+        if read.len() == most {
+            break;
+        }
+    }
+    let ids: Vec<DocumentId> = read.iter().map(|(text, _)| text.id).collect();
     let mut anchors = store::view::anchors(&mut conn, &ids).await.or_fail()?;
     drop(conn);
     let tokens = core.settings.llm_context_tokens.saturating_sub(ANSWER_TOKENS as usize);
-    let mut left =
-        (tokens * 3).saturating_sub(INSTRUCTIONS.len() + question.len() + 80 * documents.len()).max(LEAST_BYTES);
+    let mut left = (tokens * 3).saturating_sub(INSTRUCTIONS.len() + question.len() + 80 * read.len()).max(LEAST_BYTES);
     let (mut sources, mut texts) = (Vec::new(), Vec::new());
-    let count = documents.len();
-    for (place, (document, snippet)) in documents.into_iter().enumerate() {
+    let count = read.len();
+    for (place, (Beginning { id, title, text, .. }, start)) in read.into_iter().enumerate() {
         let share = left / (count - place);
-        let start = snippet.filter(|snippet| snippet.document_id == document.id).map_or(0, |snippet| snippet.start);
-        let text = excerpt(&document.content, start, share.saturating_sub(document.title.len()));
-        left = left.saturating_sub(text.len() + document.title.len());
+        let text = excerpt(&text, start, share.saturating_sub(title.len()));
+        left = left.saturating_sub(text.len() + title.len());
         sources.push(AnswerSource {
             marker: place as u32 + 1,
-            document_id: document.id,
-            title: document.title,
-            anchor: anchors.remove(&document.id),
+            document_id: id.0,
+            title,
+            anchor: anchors.remove(&id.0),
         });
         texts.push(Quotable::new(text.to_owned()));
     }
@@ -268,11 +253,13 @@ impl Answer {
                 None => None,
             };
             match piece {
-                Some(piece) => {
-                    for claim in self.read.take(&piece) {
+                Some(Piece::Text(text)) => {
+                    for claim in self.read.take(&text) {
                         self.check(claim);
                     }
                 }
+                // Of thoughts no sentence was read.
+                Some(Piece::Anew) => self.read = Sentences::default(),
                 None => self.end()?,
             }
         }

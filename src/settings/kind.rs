@@ -335,9 +335,12 @@ pub(super) fn some_of(set: &'static [usize]) -> Kind<Vec<usize>> {
     Kind::new(takes, read, |numbers| format!("{numbers:?}")).bare()
 }
 
-/// A JSON object whose values are texts.
+/// A JSON object whose values are texts that say something.
 pub(super) fn text_map() -> Kind<BTreeMap<String, String>> {
-    let read = |text: &str| serde_json::from_str(text).ok();
+    let read = |text: &str| {
+        let map: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
+        map.values().all(|value| !value.trim().is_empty()).then_some(map)
+    };
     let write = |map: &BTreeMap<String, String>| serde_json::to_string(map).unwrap_or_default();
-    Kind::new(r#"a JSON object, such as {"summarize:llm": "llm"}"#, read, write).bare()
+    Kind::new(r#"a JSON object without blank values, such as {"summarize:llm": "llm"}"#, read, write).bare()
 }

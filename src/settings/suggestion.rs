@@ -1,7 +1,7 @@
 //! Suggests the name that a misspelt one most likely meant.
 
 /// The nearest of `names`, if it is near enough to be worth suggesting.
-pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+pub(crate) fn nearest(wrong: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     // The cost is quadratic in the length, and both texts may come from outside.
     if wrong.len() > 80 {
         return None;

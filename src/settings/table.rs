@@ -41,6 +41,7 @@ macro_rules! settings {
             pub(crate) of_stores: BTreeMap<String, Secret>,
             pub(super) origins: BTreeMap<&'static str, Origin>,
             pub(super) warnings: Vec<String>,
+            pub(super) file: Option<PathBuf>,
         }
 
         /// The names of all settings, in the order of the table.
@@ -61,7 +62,7 @@ macro_rules! settings {
                 let ($($(Some($field),)+)+) = ($($($field,)+)+) else {
                     return Err(SettingsError::Invalid(Vec::new()));
                 };
-                Ok(Self { $($($field,)+)+ of_stores, origins, warnings })
+                Ok(Self { $($($field,)+)+ of_stores, origins, warnings, file: None })
             }
 
             /// The names of the settings that hold a secret.
@@ -96,7 +97,7 @@ settings! {
         /// Folder for everything the service keeps; blank: $XDG_DATA_HOME/svc or ~/.local/share/svc, for root
         /// /var/lib/svc.
         SVC_DATA_DIR data_dir: PathBuf = "", kind::folder();
-        /// Free space on the data folder's disk below which /ready and the doctor report a full disk.
+        /// Free space on the data folder's disk below which /ready, which stays ready, and the doctor report a full disk.
         SVC_DISK_LEAST_FREE_BYTES disk_least_free: u64 = "256 MiB", kind::bytes(0..=1024 * GIB);
         /// Most bytes of stored files that a process keeps in its data folder for later tasks, besides the files in
         /// use; 0: none.
@@ -108,7 +109,7 @@ settings! {
         SVC_LISTEN listen: SocketAddr = "127.0.0.1:8000", kind::listener();
         /// Address and port on which the operator console listens; blank: no console.
         SVC_CONSOLE_LISTEN console_listen: Option<SocketAddr> = "127.0.0.1:8001", kind::optional(kind::listener());
-        /// Names under which browsers may call the console, besides addresses of numbers and localhost.
+        /// Names under which browsers may call the console, besides addresses of numbers and, if it listens on this machine alone, localhost.
         SVC_CONSOLE_HOSTS console_hosts: Vec<String> = "[]", kind::words();
         /// Address of the service that the command line calls; blank: this machine at the port of SVC_LISTEN.
         SVC_URL url: String = "", kind::web_address();
@@ -151,7 +152,8 @@ settings! {
         SVC_DATABASE_READ_URL database_read_url: Vec<Secret> = "", kind::secret_addresses(&["postgres", "postgresql"]);
         /// Longest time that a read waits for a standby to have what its caller knows, before the primary answers it.
         SVC_READ_WAIT_SECONDS read_wait: Duration = "0.05", kind::seconds(0.0..=60.0);
-        /// Most connections that the requests of a process share; its tasks share as many of their own.
+        /// Most connections that the requests of a process share; its tasks share as many of their own. At most half as many tasks, but two in any
+        /// case, use the embedding model at a time.
         SVC_DATABASE_POOL_SIZE database_pool_size: usize = "16", kind::integer(2..=1000);
         /// When migrations are applied at the start: blank: only on the embedded database; auto: on any database.
         SVC_MIGRATE migrate: Migrate = "", kind::choice(&[("", Migrate::Embedded), ("auto", Migrate::Auto)]);
@@ -198,8 +200,8 @@ settings! {
         SVC_MAX_UPLOAD_BYTES max_upload_bytes: u64 = "256 MiB", kind::bytes(1..=1024 * GIB);
         /// Largest body that any other request may have; a larger one is refused with 413.
         SVC_MAX_BODY_BYTES max_body_bytes: u64 = "16 MiB", kind::bytes(1024..=GIB);
-        /// Most bytes of documents' texts, or of links, in one answer: a page of a list ends there, and a search leaves out
-        /// further texts.
+        /// Most bytes of documents' texts, of links or of facts in one answer: a page of a list ends there, and a search leaves
+        /// out further texts.
         SVC_PAGE_BYTES page_bytes: u64 = "8 MiB", kind::bytes(64 * 1024..=GIB);
         /// Reads that a principal may make in a second, on average over ten seconds; further ones are refused with 429. The
         /// owner has no limit. 0: no limit.
@@ -254,8 +256,8 @@ settings! {
         /// Most searches that run at a time; further ones wait briefly and are then refused with 429. A search
         /// takes up to two connections.
         SVC_SEARCHES_AT_ONCE searches_at_once: usize = "6", kind::integer(1..=1000);
-        /// Longest time that the database may take for one statement of a request, after which the answer is 503. A statement of a delete may take
-        /// SVC_REQUEST_TIMEOUT_SECONDS where that is longer, and tasks have limits of their own.
+        /// Longest time that the database may take for one statement of a request, after which the answer is 503. A statement that deletes documents or
+        /// empties an index may take SVC_REQUEST_TIMEOUT_SECONDS where that is longer, and tasks have limits of their own.
         SVC_STATEMENT_TIMEOUT_SECONDS statement_timeout: Duration = "30.0", kind::seconds(0.01..=3600.0);
         /// Largest page or file that the server fetches for a wiki: entry.
         SVC_FETCH_MAX_BYTES fetch_max_bytes: u64 = "64 MiB", kind::bytes(1..=16 * GIB);
@@ -335,20 +337,22 @@ settings! {
     }
     "Search" {
         /// Language whose stems full text and the index `default` use; detect finds out that of each document, and none leaves words as they
-        /// are written. After a change both are built anew by a worker, and find what is built.
+        /// are written. After a change both are built anew by a worker, and find what is built. Not set: the language that the store has.
         SVC_LANGUAGE language: Language = "english", kind::choice(LANGUAGES);
         /// BM25 parameter k1: how much each further occurrence of a term adds to the score; with 0 only the first one
-        /// counts.
+        /// counts. Not set: the index `default` keeps what it has.
         SVC_BM25_K1 bm25_k1: f64 = "1.2", kind::number(0.0..=10.0);
-        /// BM25 parameter b: how much a document's length counts.
+        /// BM25 parameter b: how much a document's length counts. Not set: the index `default` keeps what it has.
         SVC_BM25_B bm25_b: f64 = "0.75", kind::number(0.0..=1.0);
         /// How often each word of a title counts in the index `default`; with 0 titles are not searched for. After a change a worker builds the
-        /// index anew.
+        /// index anew. Not set: it keeps what it has.
         SVC_BM25_TITLE_WEIGHT bm25_title_weight: usize = "1", kind::integer(0..=10);
         /// Whether chunks are embedded, and found by the words of the index `default`, with the titles above them. After a change a worker
-        /// builds the index anew; a vector follows when its text is embedded again.
+        /// builds the index anew; a vector follows when its text is embedded again. Not set: the index keeps what it has.
         SVC_TITLE_PATHS title_paths: bool = "true", kind::flag();
-        /// Usetypes that are kept out of the BM25 index.
+        /// Usetypes that are kept out of the BM25 indexes. After a change a worker adds to the indexes what they lack, and takes out what is to be kept
+        /// out. The services see to that, and a process beside them goes by the indexes. Not set: each index keeps out what it did before, and a new one what
+        /// the index `default` does.
         SVC_BM25_EXCLUDE_USETYPES bm25_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();
         /// Usetypes that are kept out of results, except in a search that names them in `usetype`.
         SVC_SEARCH_EXCLUDE_USETYPES search_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();

@@ -121,6 +121,8 @@ fn hostile_values_are_refused() {
         ("SVC_TOKEN_EMBED_DIMS", "[256, 256]"),
         ("SVC_TOKEN_EMBED_DIMS", "[256, ]"),
         ("SVC_TASK_BADGES", "[\"a\"]"),
+        ("SVC_TASK_BADGES", "{\"embed\": \"\"}"),
+        ("SVC_TASK_BADGES", "{\"embed\": \" \"}"),
         ("SVC_DATABASE_URL", "mysql://a"),
         ("SVC_DATABASE_READ_URL", "postgres://a,mysql://b"),
         ("SVC_RDF_BASE", "store/"),
@@ -357,10 +359,31 @@ fn each_name_is_its_field_and_means_something() {
 }
 
 #[test]
+fn the_file_that_was_read_is_known() {
+    assert!(load(Some("bm25_k1 = 1.5"), &[]).unwrap().file().is_some_and(Path::is_absolute));
+    let home = ("HOME".to_owned(), "/home/reader".to_owned());
+    assert_eq!(Settings::defaults([home].into_iter()).unwrap().file(), None);
+}
+
+#[test]
+fn the_guide_has_each_service_listen_where_other_machines_reach_it() {
+    let guide = include_str!("../../docs/operations.md");
+    let services: Vec<&str> =
+        guide.lines().filter(|line| line.starts_with('|') && line.contains("| `svc serve`")).collect();
+    assert_eq!(services.len(), 2, "two behind a proxy, and the runner");
+    for row in services {
+        let named = row.split_once("`SVC_LISTEN=").and_then(|(_, rest)| rest.split_once('`'));
+        let settings = load(None, &[("SVC_LISTEN", named.unwrap_or_else(|| panic!("{row}")).0)]).unwrap();
+        assert!(!settings.listen.ip().is_loopback(), "{row}");
+    }
+}
+
+#[test]
 fn the_shipped_file_lists_every_setting_at_its_default() {
     let shipped = include_str!("../../config/svc.toml");
     let template = load(None, &[]).unwrap().template();
     assert_eq!(shipped, template, "write config/svc.toml anew: svc config --template > config/svc.toml");
+    assert!(shipped.contains("svc.toml in the folder in which you start the programs"));
 
     let uncommented: String = shipped
         .lines()

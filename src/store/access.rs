@@ -232,6 +232,17 @@ pub async fn is_writer(conn: &mut PgConnection, principal: PrincipalId, root: Do
     .await
 }
 
+/// Whether a principal has at least so many grants to write.
+pub async fn has_write_grants(conn: &mut PgConnection, principal: PrincipalId, count: u32) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT count(*) >= $2 FROM (SELECT FROM access_grants WHERE principal_id = $1 AND can_write LIMIT $2) g",
+    )
+    .bind(principal)
+    .bind(i64::from(count))
+    .fetch_one(conn)
+    .await
+}
+
 /// Takes a grant away; the root stays, and stays closed. False if there was no such grant.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
 pub async fn ungrant(conn: &mut PgConnection, principal: PrincipalId, root: DocumentId) -> sqlx::Result<bool> {

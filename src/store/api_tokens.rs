@@ -120,7 +120,7 @@ pub struct Rotated {
     pub name: String,
     /// Whether it may be rotated: it still opens the service, and has no successor yet.
     pub is_current: bool,
-    /// When a token would expire that lasts as long from now on as this one was to last.
+    /// When a token would expire that lasts as long from now on as this one was to last, or the last moment that the API can say.
     pub expires_at: Option<DateTime<Utc>>,
 }
 
@@ -130,7 +130,7 @@ pub async fn outdate(conn: &mut PgConnection, id: ApiTokenId, grace: Duration) -
         "WITH old AS (
              SELECT id, principal_id, name,
                     revoked_at IS NULL AND rotated_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_current,
-                    now() + (expires_at - created_at) AS expires_at
+                    CASE WHEN expires_at IS NOT NULL THEN least(now() + (expires_at - created_at), '9999-12-31T23:59:59Z') END AS expires_at
                FROM api_tokens WHERE id = $1 FOR UPDATE),
          outdated AS (
              UPDATE api_tokens t SET expires_at = least(t.expires_at, now() + $2), rotated_at = now()

@@ -192,7 +192,11 @@ pub struct ExportedLink {
     found: i64,
 }
 
-/// The links after `after`, by id, with an end at or under a document; or all, without one: at most `limit`, and no more after these take `bytes`.
+/// The most links that one statement reads to find those of a page: a caller may read few of all, and a document have few under it.
+const READ: i64 = 10_000;
+
+/// The links after `after`, by id, with an end at or under a document, or all, without one: at most `limit`, and no more after these take `bytes`. The
+/// second value is the id after which the next page begins, if there may be one; a page may be empty and not the last.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 pub async fn links(
     conn: &mut PgConnection,
@@ -201,7 +205,13 @@ pub async fn links(
     after: i64,
     limit: u32,
     bytes: u64,
-) -> sqlx::Result<Page<ExportedLink>> {
+) -> sqlx::Result<(Vec<ExportedLink>, Option<i64>)> {
+    let end: Option<i64> =
+        sqlx::query_scalar("SELECT id FROM document_links WHERE id > $1 ORDER BY id OFFSET $2 LIMIT 1")
+            .bind(after)
+            .bind(READ)
+            .fetch_optional(&mut *conn)
+            .await?;
     macro_rules! end {
         ($column:literal) => {
             concat!(
@@ -215,12 +225,23 @@ pub async fn links(
             )
         };
     }
+    // What is under a document is hashed once if it is little, so that the other links cost next to nothing.
+    macro_rules! inside {
+        ($column:literal) => {
+            concat!(
+                "EXISTS (SELECT FROM documents d WHERE d.id = ",
+                $column,
+                " AND (d.id = $4 OR d.path @> ARRAY[$4]))"
+            )
+        };
+    }
     let mut arguments = scope.arguments();
     add(&mut arguments, after);
     add(&mut arguments, under);
     add(&mut arguments, i64::from(limit) + 1);
     add(&mut arguments, raptor::RULE);
     links::room(&mut arguments, bytes);
+    add(&mut arguments, end);
     let rows = sqlx::query_as_with(
         fitting!(
             "$7",
@@ -230,14 +251,20 @@ pub async fn links(
             end!("l.source_id"),
             " s CROSS JOIN LATERAL ",
             end!("l.target_id"),
-            " t WHERE l.id > $3 AND (s.is_inside OR t.is_inside) ORDER BY l.id LIMIT $5"
+            " t WHERE l.id > $3 AND ($9::bigint IS NULL OR l.id <= $9) AND ($4::bigint IS NULL OR ",
+            inside!("l.source_id"),
+            " OR ",
+            inside!("l.target_id"),
+            ") ORDER BY l.id LIMIT $5"
         ),
         arguments,
     )
     .persistent(false)
     .fetch_all(conn)
     .await?;
-    Ok(Page::of(rows, limit, |row: &ExportedLink| row.found))
+    let Page { rows, has_more } = Page::of(rows, limit, |row: &ExportedLink| row.found);
+    let next = if has_more { rows.last().map(|row| row.id) } else { end };
+    Ok((rows, next))
 }
 
 /// A grant, with the name of its principal.

@@ -44,7 +44,10 @@ impl Away {
 }
 
 /// The SQLSTATE of a statement that waited for a lock longer than its `lock_timeout`.
-pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
+pub const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+/// The SQLSTATE of a statement that took longer than its `statement_timeout`, or was cancelled.
+pub const QUERY_CANCELED: &str = "57014";
 
 /// The SQLSTATE that the server sent with an error; empty if it sent none.
 pub fn sql_state(error: &sqlx::Error) -> Cow<'_, str> {
@@ -154,7 +157,7 @@ fn failure_of(error: &sqlx::Error) -> Failure {
             .with("remedy", "try again shortly")
             .with("retry_after", 2);
     }
-    if sql_state(error).as_ref() == "57014" {
+    if sql_state(error).as_ref() == QUERY_CANCELED {
         tracing::warn!(%error, "a statement of a request took too long");
         return Failure::new(
             Code::TimedOut,

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
-use svc_ids::{DocumentId, PrincipalId};
+use svc_ids::{DocumentId, PrincipalId, TaskId};
 
 /// A document to be made.
 pub struct NewDocument<'a> {
@@ -147,21 +147,45 @@ pub async fn places(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result
     sqlx::query_as("SELECT id, path FROM documents WHERE id = ANY($1) ORDER BY id").bind(ids).fetch_all(conn).await
 }
 
+/// Has tasks that embed many documents ($1) stand at another one of these, not at or under documents that go ($2), and returns the tasks for which there is
+/// one. Nobody deletes or moves that one, nor deletes what is above it, until the transaction ends. $3 says what is done about a document that somebody has
+/// locked: whether this waits, or looks for another one. What is above a document is locked before it, from the top down, as `keep_in_place` explains.
+const STAND_ELSEWHERE: &str = "
+    WITH heirs AS MATERIALIZED (
+        SELECT t.id AS task_id, h.id, h.path FROM task_queue t JOIN documents s ON s.id = t.scope_document_id CROSS JOIN LATERAL (
+               SELECT m.id, m.path FROM (
+                      SELECT d.id, d.path FROM documents d
+                       WHERE d.id IN (SELECT member.id::bigint FROM jsonb_array_elements_text(t.params -> 'documents') AS member(id))
+                         AND d.id <> ALL($2) AND NOT d.path && $2 ORDER BY d.id OFFSET 0) m
+                -- Whoever deletes what is above the place of the task too waits for the task.
+                WHERE keep_in_place(m.id, m.path, ARRAY(SELECT above.id FROM unnest(m.path) WITH ORDINALITY AS above(id, depth)
+                                                         WHERE above.id <> ALL(s.path) ORDER BY above.depth), $3) LIMIT 1) h
+         WHERE t.id = ANY($1))
+    UPDATE task_queue t SET scope_document_id = h.id, root_id = h.id, node_depth = cardinality(h.path),
+           node_path = array_to_string(h.path || h.id, '/') || '/'
+      FROM heirs h WHERE t.id = h.task_id RETURNING t.id";
+
 /// Saves the tasks that embed many documents and stand at or under one that is about to be deleted: each goes to
-/// another of its documents.
+/// another of its documents. Whoever changes that one, or deletes what is above it, waits until the transaction ends, however much it deletes: a lock
+/// that let changes through would let moves through too, and the task would stay in the old place.
 pub async fn hand_over(conn: &mut PgConnection, gone: &[Place]) -> sqlx::Result<()> {
-    sqlx::query(
-        "WITH heirs AS (
-             SELECT t.id AS task_id, (SELECT min(d.id) FROM jsonb_array_elements_text(t.params -> 'documents') AS member(id)
-                                        JOIN documents d ON d.id = member.id::bigint AND d.id <> ALL($1) AND NOT d.path && $1) AS id
-               FROM documents g JOIN task_queue t ON t.scope_document_id = g.id
-              WHERE (g.id = ANY($1) OR g.path && $1) AND NOT t.final AND t.params ? 'documents')
-         UPDATE task_queue t SET scope_document_id = d.id, root_id = d.id, node_depth = cardinality(d.path),
-                node_path = array_to_string(d.path || d.id, '/') || '/'
-           FROM heirs h JOIN documents d ON d.id = h.id WHERE t.id = h.task_id",
+    let gone: Vec<DocumentId> = gone.iter().map(Place::id).collect();
+    let mut left: Vec<TaskId> = sqlx::query_scalar(
+        "SELECT t.id FROM documents g JOIN task_queue t ON t.scope_document_id = g.id
+          WHERE (g.id = ANY($1) OR g.path && $1) AND NOT t.final AND t.params ? 'documents'",
     )
-    .bind(gone.iter().map(Place::id).collect::<Vec<_>>())
-    .execute(conn)
-    .await
-    .map(|_| ())
+    .bind(&gone)
+    .fetch_all(&mut *conn)
+    .await?;
+    // A document that somebody deletes or moves now, by itself or with what is above it, gets a task only where all others are locked too, and then
+    // once it is known what becomes of it. The last look finds what was moved while the one before it waited.
+    for waits in [false, true, true] {
+        if left.is_empty() {
+            break;
+        }
+        let saved: Vec<TaskId> =
+            sqlx::query_scalar(STAND_ELSEWHERE).bind(&left).bind(&gone).bind(waits).fetch_all(&mut *conn).await?;
+        left.retain(|task| !saved.contains(task));
+    }
+    Ok(())
 }

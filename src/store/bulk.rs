@@ -45,12 +45,15 @@ pub struct Outcome {
     pub outcome: String,
     pub sha256: Option<String>,
     pub document_id: Option<DocumentId>,
+    /// The queue that is told of it, and by which mark: those of the delivery that was stored, until another one took their place.
+    pub reply_to: Option<String>,
+    pub correlation_id: Option<String>,
 }
 
 /// What became of a message that was stored; `None` if it was not, also if it was rejected: what was wrong may have been mended.
 pub async fn stored(conn: &mut PgConnection, receipt: &Receipt) -> sqlx::Result<Option<Outcome>> {
     sqlx::query_as(
-        "SELECT outcome, sha256, document_id FROM bulk_message
+        "SELECT outcome, sha256, document_id, reply_to, correlation_id FROM bulk_message
           WHERE principal_id IS NOT DISTINCT FROM $1 AND message_id = $2 AND outcome <> 'rejected'",
     )
     .bind(receipt.principal_id)
@@ -320,15 +323,16 @@ struct UploaderRow {
     messages: i64,
 }
 
-/// Who uploads what messages bring: those who answer for a user of the broker, and the one of this name.
+/// Who uploads what messages bring: the services that answer for a user of the broker, and the principal of this name.
 pub async fn uploaders(conn: &mut PgConnection, default: &str) -> sqlx::Result<Vec<FeedUploader>> {
     let rows: Vec<UploaderRow> = sqlx::query_as(
-        "SELECT p.id AS principal_id, p.name, p.amqp_user, p.name = $1 AS is_default, p.disabled, coalesce(latest.messages, 0) AS messages
+        "SELECT p.id AS principal_id, p.name, CASE p.kind WHEN 'service' THEN p.amqp_user END AS amqp_user, p.name = $1 AS is_default,
+                p.disabled, coalesce(latest.messages, 0) AS messages
            FROM principals p
            LEFT JOIN (SELECT principal_id, count(*) AS messages
                         FROM (SELECT principal_id FROM bulk_message WHERE at > clock_timestamp() - interval '1 hour'
                                ORDER BY at DESC LIMIT $2) m GROUP BY principal_id) latest ON latest.principal_id = p.id
-          WHERE p.amqp_user IS NOT NULL OR p.name = $1
+          WHERE (p.amqp_user IS NOT NULL AND p.kind = 'service') OR p.name = $1
           ORDER BY messages DESC, p.name LIMIT $3",
     )
     .bind(default)

@@ -1,15 +1,15 @@
 //! The nodes of a cancelled ingestion, until all of them are marked as failed.
-use super::{evidence::Evidence, ingest_nodes::UNCOUNTED, places::Place};
+use super::{evidence::Evidence, ingest_nodes::UNCOUNTED, places::Place, word::Word};
 use sqlx::PgConnection;
+use svc_client::wire::Settled;
 use svc_ids::{DocumentId, RootId};
 
-/// Whether a root is in flight.
+/// How far a root is; `None` if it is gone. The caller has locked its row.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn is_in_flight(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM documents WHERE id = $1 AND settled = 'in_flight')")
-        .bind(root_id)
-        .fetch_one(conn)
-        .await
+pub async fn settled(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Option<Settled>> {
+    let settled = sqlx::query_scalar("SELECT settled FROM documents WHERE id = $1").bind(root_id);
+    let settled: Option<Word<Settled>> = settled.fetch_optional(conn).await?;
+    Ok(settled.map(|settled| settled.0))
 }
 
 /// Marks the root as failed and cancelled, so that nothing under it settles or is rolled up any more. The caller has locked the counts of all nodes of the

@@ -5,8 +5,9 @@ use super::{
 };
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
-use svc_client::wire::ContextConfig;
-use svc_ids::ContextId;
+use std::collections::{HashMap, HashSet};
+use svc_client::wire::{ContextConfig, SearchFilter};
+use svc_ids::{ContextId, DocumentId};
 
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct ContextRow {
@@ -17,24 +18,33 @@ pub struct ContextRow {
     pub updated_at: DateTime<Utc>,
 }
 
+/// The documents `named` in the filter of `search_contexts c`, in which other filters lie; a condition follows.
+macro_rules! named_in_filter {
+    () => {
+        "WITH RECURSIVE parts(part) AS (
+             SELECT c.config -> 'filter' WHERE c.config -> 'filter' IS NOT NULL
+             UNION ALL
+             SELECT inner_part FROM parts p
+              CROSS JOIN jsonb_array_elements(coalesce(p.part -> 'any', '[]') || coalesce(p.part -> 'all', '[]')
+                                              || coalesce(p.part -> 'none', '[]')) AS inside(inner_part))
+         SELECT FROM parts p
+          CROSS JOIN jsonb_array_elements_text(coalesce(p.part -> 'under', '[]') || coalesce(p.part -> 'exclude', '[]')) AS named(id)
+          WHERE "
+    };
+}
+
 /// Whoever may not read all documents that a context names does not see the context; its arguments are $1 and $2. The documents are its parent and
-/// those of its filter, in which other filters lie. A document of a filter that is gone keeps nothing secret.
+/// those of its filter. A document of a filter that is gone keeps nothing secret, nor does a part of the tree that a reprocess replaced, whose rows are
+/// deleted later.
 macro_rules! visible {
     () => {
         concat!(
             "($1 OR (c.config ->> 'parent_id' IS NULL
                      OR EXISTS (SELECT FROM documents d WHERE d.id = (c.config ->> 'parent_id')::bigint AND ",
             readable!(),
-            ")) AND NOT EXISTS (
-                WITH RECURSIVE parts(part) AS (
-                    SELECT c.config -> 'filter' WHERE c.config -> 'filter' IS NOT NULL
-                    UNION ALL
-                    SELECT inner_part FROM parts p
-                     CROSS JOIN jsonb_array_elements(coalesce(p.part -> 'any', '[]') || coalesce(p.part -> 'all', '[]')
-                                                     || coalesce(p.part -> 'none', '[]')) AS inside(inner_part))
-                SELECT FROM parts p
-                 CROSS JOIN jsonb_array_elements_text(coalesce(p.part -> 'under', '[]') || coalesce(p.part -> 'exclude', '[]')) AS named(id)
-                 WHERE EXISTS (SELECT FROM documents d WHERE d.id = named.id::bigint AND NOT ",
+            ")) AND NOT EXISTS (",
+            named_in_filter!(),
+            "EXISTS (SELECT FROM documents d WHERE d.id = named.id::bigint AND d.guard <> -1 AND NOT ",
             readable!(),
             ")))"
         )
@@ -125,4 +135,59 @@ pub async fn update(
 #[tracing::instrument(level = "debug", skip_all, fields(context.id = id.0))]
 pub async fn delete(conn: &mut PgConnection, id: ContextId) -> sqlx::Result<Option<String>> {
     sqlx::query_scalar("DELETE FROM search_contexts WHERE id = $1 RETURNING name").bind(id).fetch_optional(conn).await
+}
+
+/// Has contexts name the documents that take the place of those that go. Returns the contexts that name one without such a document.
+pub async fn redirect(
+    conn: &mut PgConnection,
+    counterparts: &HashMap<DocumentId, DocumentId>,
+    gone: &[DocumentId],
+) -> sqlx::Result<Vec<ContextId>> {
+    let naming: Vec<(ContextId, Json<ContextConfig>)> = sqlx::query_as(concat!(
+        "SELECT c.id, c.config FROM search_contexts c WHERE (c.config ->> 'parent_id')::bigint = ANY($1) OR EXISTS (",
+        named_in_filter!(),
+        "named.id::bigint = ANY($1)) ORDER BY c.id FOR NO KEY UPDATE OF c"
+    ))
+    .bind(gone)
+    .persistent(false)
+    .fetch_all(&mut *conn)
+    .await?;
+    if naming.is_empty() {
+        return Ok(Vec::new());
+    }
+    let goes: HashSet<DocumentId> = gone.iter().copied().collect();
+    let (mut ids, mut configs, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+    for (id, Json(mut config)) in naming {
+        let mut lacks_one = false;
+        for named in named(&mut config) {
+            let old = DocumentId(*named);
+            match counterparts.get(&old) {
+                Some(new) => *named = new.0,
+                None => lacks_one |= goes.contains(&old),
+            }
+        }
+        lost.extend(lacks_one.then_some(id));
+        ids.push(id);
+        configs.push(Json(config));
+    }
+    sqlx::query(
+        "UPDATE search_contexts c SET config = n.config, updated_at = clock_timestamp()
+           FROM unnest($1::bigint[], $2::jsonb[]) AS n(id, config) WHERE c.id = n.id AND c.config <> n.config",
+    )
+    .bind(ids)
+    .bind(configs)
+    .execute(conn)
+    .await?;
+    Ok(lost)
+}
+
+/// The documents that a context names.
+fn named(config: &mut ContextConfig) -> Vec<&mut i64> {
+    let mut named: Vec<&mut i64> = config.parent_id.iter_mut().collect();
+    let mut filters: Vec<&mut SearchFilter> = config.filter.iter_mut().collect();
+    while let Some(SearchFilter { exclude, under, any, all, none, .. }) = filters.pop() {
+        named.extend([exclude, under].into_iter().flatten().flatten());
+        filters.extend([any, all, none].into_iter().flatten().flatten());
+    }
+    named
 }

@@ -4,7 +4,7 @@ use super::{
     transaction::{GRACE, drain},
 };
 use sqlx::{
-    Connection, PgConnection, PgPool,
+    Connection, PgConnection, PgExecutor, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use std::{str::FromStr, time::Duration};
@@ -36,6 +36,18 @@ pub enum DatabaseError {
     NoVector,
     #[error("pgvector {0} is too old: svc needs 0.8 or later")]
     OldVector(String),
+    #[error(
+        "the database has pgvector {installed}, which is too old, though its server has {available}: run ALTER EXTENSION vector UPDATE in it"
+    )]
+    VectorNotUpdated { installed: String, available: String },
+    #[error(
+        "the database has the encoding {0}, which stays as it is, and svc needs UTF8: make another one with CREATE DATABASE svc ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0"
+    )]
+    Encoding(String),
+    #[error(
+        "what answers at SVC_DATABASE_URL drops the settings that svc asks for with a connection, as a pooler does: name the PostgreSQL server itself"
+    )]
+    SettingsDropped,
     #[error(
         "the schema is behind by {migrations} migrations and {functions} functions: run `svc migrate`, or set SVC_MIGRATE=auto"
     )]
@@ -169,22 +181,51 @@ fn tested(connections: u32) -> PgPoolOptions {
 
 /// Refuses a server that svc cannot work on, saying what is missing.
 pub async fn check_server(pool: &PgPool) -> Result<(), DatabaseError> {
-    let (number, version): (i32, String) =
-        sqlx::query_as("SELECT current_setting('server_version_num')::int, current_setting('server_version')")
-            .fetch_one(pool)
-            .await
-            .map_err(DatabaseError::Unreachable)?;
+    let (number, version, encoding): (i32, String, String) = sqlx::query_as(
+        "SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_setting('server_encoding')",
+    )
+    .fetch_one(pool)
+    .await
+    .map_err(DatabaseError::Unreachable)?;
     if number < 140_000 {
         return Err(DatabaseError::TooOld { found: version, needed: 14 });
     }
-    let vector: Option<String> =
-        sqlx::query_scalar("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
+    // Any other counts and cuts texts elsewhere, or lacks characters.
+    if encoding != "UTF8" {
+        return Err(DatabaseError::Encoding(encoding));
+    }
+    // Without them a statement has no end, and a process that hangs in a transaction keeps its locks.
+    if !has_settings(pool).await? {
+        return Err(DatabaseError::SettingsDropped);
+    }
+    let vector: Option<(Option<String>, String)> =
+        sqlx::query_as("SELECT installed_version, default_version FROM pg_available_extensions WHERE name = 'vector'")
             .fetch_optional(pool)
             .await?;
-    let vector = vector.ok_or(DatabaseError::NoVector)?;
-    let mut parts = vector.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    match (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) {
-        (0, minor) if minor < 8 => Err(DatabaseError::OldVector(vector)),
+    let (installed, available) = vector.ok_or(DatabaseError::NoVector)?;
+    check_vector(installed, available)
+}
+
+/// Whether the connection has the settings of [`guarded`], which a pooler drops.
+pub async fn has_settings(connection: impl PgExecutor<'_>) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT source IN ('client', 'session') FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'",
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// Refuses a pgvector that is too old: the one that the database has, or the one that it would get.
+fn check_vector(installed: Option<String>, available: String) -> Result<(), DatabaseError> {
+    let is_before = |version: &str, minor: u32| {
+        let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (0, minor)
+    };
+    match installed {
+        Some(version) if is_before(&version, 8) && is_before(&available, 8) => Err(DatabaseError::OldVector(version)),
+        // What svc needs of 0.8 is in the library of the server, and the types and functions that it needs in the database came with 0.7.
+        Some(installed) if is_before(&installed, 7) => Err(DatabaseError::VectorNotUpdated { installed, available }),
+        None if is_before(&available, 8) => Err(DatabaseError::OldVector(available)),
         _ => Ok(()),
     }
 }
@@ -199,7 +240,7 @@ pub async fn check_writable(pool: &PgPool) -> Result<(), DatabaseError> {
 }
 
 /// Why the server takes no writes; `None` if it takes them.
-async fn why_read_only(conn: &mut PgConnection) -> sqlx::Result<Option<&'static str>> {
+pub async fn why_read_only(conn: &mut PgConnection) -> sqlx::Result<Option<&'static str>> {
     let (is_standby, is_read_only): (bool, bool) =
         sqlx::query_as("SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'")
             .fetch_one(conn)
@@ -241,6 +282,23 @@ mod tests {
         assert_eq!(suspicious(hour, minutes), minutes);
         assert_eq!(suspicious(hour, second), SUSPECTED, "one in use is not asked for ever");
         assert_eq!(suspicious(second, second), second, "what was refused before it was made says nothing of it");
+    }
+
+    #[test]
+    fn the_pgvector_that_the_database_has_counts_before_that_of_its_server() {
+        let check = |installed: Option<&str>, available: &str| {
+            check_vector(installed.map(str::to_owned), available.to_owned()).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(None, "0.8.1"), Ok(()));
+        assert_eq!(check(Some("0.8.0"), "0.7.4"), Ok(()));
+        assert_eq!(check(Some("1.0"), "1.0"), Ok(()));
+        assert_eq!(check(Some("0.7.4"), "0.8.1"), Ok(()), "an update adds nothing that svc uses");
+        let outdated = check(Some("0.6.2"), "0.8.1").expect_err("its types are missing");
+        assert!(outdated.contains("0.6.2") && outdated.contains("ALTER EXTENSION vector UPDATE"), "{outdated}");
+        for (installed, available) in [(None, "0.7.4"), (Some("0.7.4"), "0.7.4")] {
+            let old = check(installed, available).expect_err("both are too old");
+            assert!(old.contains("0.7.4") && !old.contains("ALTER"), "{old}");
+        }
     }
 
     #[test]

@@ -192,6 +192,8 @@ pub enum Ended {
     Delivered { status: u16 },
     /// It failed, and the next try is due after this time; `None` if this was the last.
     Failed { status: Option<u16>, error: String, again: Option<Duration> },
+    /// It was not sent, because the event is no longer kept.
+    Expired,
     /// It was not sent, because the creator of the webhook may not read the event any more.
     Withheld,
 }
@@ -204,15 +206,18 @@ pub async fn record(conn: &mut PgConnection, claimed: &Claimed, ended: &Ended) -
             (DeliveryState::Pending, *status, Some(error.as_str()), Some(*again))
         }
         Ended::Failed { status, error, again: None } => (DeliveryState::Dead, *status, Some(error.as_str()), None),
+        Ended::Expired => (DeliveryState::Dead, None, Some("the event is no longer kept"), None),
         Ended::Withheld => (DeliveryState::Withheld, None, None, None),
     };
+    // What was not sent says nothing of the receiver.
+    let is_of_receiver = matches!(ended, Ended::Delivered { .. } | Ended::Failed { .. });
     sqlx::query(
         "WITH tried AS (
              UPDATE webhook_delivery SET state = $3, status = $4, error = $5, due_at = clock_timestamp() + coalesce($6, interval '0'),
                     claimed_until = NULL, claim = NULL
               WHERE id = $1 AND claim = $2 RETURNING webhook_id)
          UPDATE webhooks w SET failing_since = CASE WHEN $5 IS NOT NULL THEN coalesce(w.failing_since, clock_timestamp()) END
-           FROM tried WHERE w.id = tried.webhook_id AND $3 <> 'withheld' AND (w.failing_since IS NULL) = ($5 IS NOT NULL)",
+           FROM tried WHERE w.id = tried.webhook_id AND $7 AND (w.failing_since IS NULL) = ($5 IS NOT NULL)",
     )
     .bind(claimed.id)
     .bind(claimed.claim)
@@ -220,13 +225,15 @@ pub async fn record(conn: &mut PgConnection, claimed: &Claimed, ended: &Ended) -
     .bind(status.map(i32::from))
     .bind(error.map(super::text::storable).as_deref())
     .bind(again.map(interval))
+    .bind(is_of_receiver)
     .execute(conn)
     .await
     .map(|_| ())
 }
 
 /// Switches a webhook off: at once if the receiver is gone, else if every try has failed for this long. The webhook
-/// shows it, and an event tells the owner.
+/// shows it, and an event tells the owner. Callers ask for it when they give up a delivery that failed, so that each
+/// delivery has all its tries as long as its event is kept.
 pub async fn switch_off(conn: &mut PgConnection, id: WebhookId, is_gone: bool, patience: Duration) -> sqlx::Result<()> {
     let reason = if is_gone { "gone" } else { "failing" };
     sqlx::query(

@@ -11,6 +11,7 @@ use super::{
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
+use std::collections::HashMap;
 use svc_actors::path_key;
 use svc_client::wire::Settled;
 use svc_ids::{DocumentId, RootId, TaskId};
@@ -29,22 +30,51 @@ pub struct Part {
     pub is_summary: bool,
 }
 
+/// The file whose ingestion made `documents d`, see [`Part::file`]; the argument is the placeholder of the rules that are of no file.
+macro_rules! file_of {
+    ($others:literal) => {
+        concat!(
+            "CASE WHEN own.document_id IS NOT NULL THEN nullif(own.root_id, d.id) WHEN o.rule <> ALL(",
+            $others,
+            ") THEN above.root_id END"
+        )
+    };
+}
+
+/// Documents `d` with what ingestion knows of them and of what is above them.
+macro_rules! with_origins {
+    () => {
+        "documents d LEFT JOIN ingest_node own ON own.document_id = d.id
+           LEFT JOIN ingest_node above ON above.document_id = d.parent_id LEFT JOIN node_origins o ON o.document_id = d.id"
+    };
+}
+
 /// What ingestion knows of a document; `None` if the document is gone.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn part(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Option<Part>> {
-    sqlx::query_as(
-        "SELECT CASE WHEN own.document_id IS NOT NULL THEN nullif(own.root_id, d.id)
-                     WHEN o.rule <> ALL($2) THEN above.root_id END AS file,
-                own.document_id IS NOT NULL AS is_container, coalesce(o.rule = $3, false) AS is_summary
-           FROM documents d LEFT JOIN ingest_node own ON own.document_id = d.id
-           LEFT JOIN ingest_node above ON above.document_id = d.parent_id LEFT JOIN node_origins o ON o.document_id = d.id
-          WHERE d.id = $1",
-    )
+    sqlx::query_as(concat!(
+        "SELECT ",
+        file_of!("$2"),
+        " AS file, own.document_id IS NOT NULL AS is_container, coalesce(o.rule = $3, false) AS is_summary FROM ",
+        with_origins!(),
+        " WHERE d.id = $1"
+    ))
     .bind(place.id())
     .bind(&NOT_OF_A_FILE[..])
     .bind(super::raptor::RULE)
     .fetch_optional(conn)
     .await
+}
+
+/// The files whose ingestion made documents, by document; those that are no part of a file are left out, see [`Part::file`].
+pub async fn files(conn: &mut PgConnection, places: &[Place]) -> sqlx::Result<HashMap<DocumentId, RootId>> {
+    let files: Vec<(DocumentId, Option<RootId>)> =
+        sqlx::query_as(concat!("SELECT d.id, ", file_of!("$2"), " FROM ", with_origins!(), " WHERE d.id = ANY($1)"))
+            .bind(places.iter().map(Place::id).collect::<Vec<_>>())
+            .bind(&NOT_OF_A_FILE[..])
+            .fetch_all(conn)
+            .await?;
+    Ok(files.into_iter().filter_map(|(id, file)| Some((id, file?))).collect())
 }
 
 /// The fields of a document that change.

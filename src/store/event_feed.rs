@@ -124,7 +124,7 @@ pub struct Audience {
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub kinds: Vec<EventKind>,
-    /// Only what happened at or under this document.
+    /// Only what happened at or under this document, and what moved away from under it.
     pub root: Option<i64>,
 }
 
@@ -220,8 +220,8 @@ pub async fn page(
     let rows: Vec<Row> = sqlx::query_as_with(
         concat!(
             "SELECT e.seq, e.kind, e.at, e.document_id, e.root_id,
-                    CASE WHEN e.kind = ANY ($6::text[]) AND ($7::bigint IS NULL OR e.document_id = $7 OR e.path @> ARRAY[$7])
-                          AND ",
+                    CASE WHEN e.kind = ANY ($6::text[])
+                          AND ($7::bigint IS NULL OR e.document_id = $7 OR e.path @> ARRAY[$7] OR e.from_path @> ARRAY[$7]) AND ",
             is_told!(),
             " THEN ",
             told_data!("$8"),

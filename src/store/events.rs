@@ -9,7 +9,7 @@ use super::{
     scope::visible,
     text::storable_json,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use svc_client::wire::{Audience, EventKind};
 use svc_ids::{DocumentId, RootId, TaskId, TripleId};
@@ -20,6 +20,18 @@ macro_rules! of_document {
     () => {
         "d.id, coalesce((SELECT n.document_id FROM ingest_node n WHERE n.document_id = ANY (d.path || d.id) AND n.root_id = n.document_id
                           ORDER BY array_position(d.path || d.id, n.document_id) DESC LIMIT 1), d.id), d.path, d.guard"
+    };
+}
+
+/// Whether what becomes of `documents d` is told by itself: it is an access root, or no task made it. The argument of the macro is the parameter
+/// that has [`OF_CALLERS`].
+macro_rules! on_its_own {
+    ($of_callers:literal) => {
+        concat!(
+            "(NOT EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL(",
+            $of_callers,
+            ")) OR EXISTS (SELECT 1 FROM access_roots a WHERE a.document_id = d.id))"
+        )
     };
 }
 
@@ -49,6 +61,22 @@ pub async fn record(
     .execute(conn)
     .await
     .map(|_| ())
+}
+
+/// Records that these documents came from an archive: an event for each file, access root and document that no task made, of which a deletion has
+/// one too, and for each of `tops`, with which the archive begins, whatever made them.
+pub async fn imported(conn: &mut PgConnection, documents: &[DocumentId], tops: &[DocumentId]) -> sqlx::Result<()> {
+    let told: Vec<DocumentId> = sqlx::query_scalar(concat!(
+        "SELECT d.id FROM documents d WHERE d.id = ANY($1) AND (d.id = ANY($3) OR ",
+        on_its_own!("$2"),
+        ")"
+    ))
+    .bind(documents)
+    .bind(&OF_CALLERS[..])
+    .bind(tops)
+    .fetch_all(&mut *conn)
+    .await?;
+    record(conn, EventKind::DocumentCreated, &told, &json!({})).await
 }
 
 /// Records what happened to facts, an event for each subject and for those who may read all of it: a fact whose object or source has other
@@ -125,9 +153,9 @@ pub(super) async fn deleted(conn: &mut PgConnection, tops: &[DocumentId]) -> sql
            FROM documents t CROSS JOIN LATERAL (
                 SELECT t.* UNION ALL SELECT u.* FROM documents u WHERE u.path @> ARRAY[t.id]) d
           WHERE t.id = ANY($1)
-            AND (d.id = t.id OR NOT EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
-                 OR EXISTS (SELECT 1 FROM access_roots a WHERE a.document_id = d.id))
-          ORDER BY d.id"
+            AND (d.id = t.id OR ",
+        on_its_own!("$3"),
+        ") ORDER BY d.id"
     ))
     .bind(tops)
     .bind(EventKind::DocumentDeleted.as_str())

@@ -35,6 +35,21 @@ impl TextNode {
     }
 }
 
+/// The predicate over `documents d` for texts that were not cut into parts, of which some may lie in segments. The segments themselves hold what is under a
+/// text, and are no parts of it. The argument is the placeholder of the rule of summaries.
+macro_rules! uncut {
+    ($raptor:literal) => {
+        concat!(
+            "NOT EXISTS (SELECT FROM documents c JOIN node_origins o ON o.document_id = c.id AND o.rule NOT IN ('upload', 'segment', ",
+            $raptor,
+            ") WHERE c.parent_id = d.id)
+             AND NOT EXISTS (SELECT FROM documents s JOIN node_origins g ON g.document_id = s.id AND g.rule = 'segment' CROSS JOIN LATERAL (
+                      SELECT FROM documents c JOIN node_origins o ON o.document_id = c.id AND o.rule IN ('split', 'chunk') AND o.anchor -> 'source' = to_jsonb(d.id)
+                       WHERE c.path @> ARRAY[s.id] OFFSET 0) p WHERE s.parent_id = d.id)"
+        )
+    };
+}
+
 /// Settled texts at and under a document that the scope covers, by id, after `after`. A text that was cut into parts is read in these.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.0))]
 pub async fn texts(
@@ -55,9 +70,9 @@ pub async fn texts(
                 (SELECT n.root_id FROM unnest(d.path || d.id) WITH ORDINALITY a(id, depth) JOIN ingest_node n ON n.document_id = a.id
                   ORDER BY a.depth DESC LIMIT 1) AS root_id
            FROM documents d
-          WHERE (d.id = $3 OR d.path @> ARRAY[$3::bigint]) AND d.id > $4 AND d.settled = 'settled' AND d.content <> '' AND d.usetype <> ALL($5)
-            AND NOT EXISTS (SELECT FROM documents c JOIN node_origins o ON o.document_id = c.id AND o.rule NOT IN ('upload', $6) WHERE c.parent_id = d.id)
-            AND ",
+          WHERE (d.id = $3 OR d.path @> ARRAY[$3::bigint]) AND d.id > $4 AND d.settled = 'settled' AND d.content <> '' AND d.usetype <> ALL($5) AND ",
+        uncut!("$6"),
+        " AND ",
         readable!(),
         " ORDER BY d.id LIMIT $7"
     );
@@ -74,9 +89,9 @@ pub async fn count(conn: &mut PgConnection, scope: &Writable, under: DocumentId,
     add(&mut arguments, most);
     let query = concat!(
         "SELECT count(*) FROM (SELECT FROM documents d
-          WHERE (d.id = $3 OR d.path @> ARRAY[$3::bigint]) AND d.settled = 'settled' AND d.content <> '' AND d.usetype <> ALL($4)
-            AND NOT EXISTS (SELECT FROM documents c JOIN node_origins o ON o.document_id = c.id AND o.rule NOT IN ('upload', $5) WHERE c.parent_id = d.id)
-            AND ",
+          WHERE (d.id = $3 OR d.path @> ARRAY[$3::bigint]) AND d.settled = 'settled' AND d.content <> '' AND d.usetype <> ALL($4) AND ",
+        uncut!("$5"),
+        " AND ",
         readable!(),
         " LIMIT $6) t"
     );
@@ -122,6 +137,20 @@ pub async fn recorded(conn: &mut PgConnection, documents: &[DocumentId], name: E
         .await
 }
 
+/// When what a document `d` tells happened: its own time, or that of the nearest document above it that has one and that its readers read too; else when
+/// it was stored. What a task made of a file was stored with the file, so that another tree of the same file says the same.
+macro_rules! told_at {
+    () => {
+        "coalesce(
+            (SELECT a.event_time FROM unnest(d.path || d.id) WITH ORDINALITY p(id, depth) JOIN documents a ON a.id = p.id AND a.guard = d.guard
+              WHERE a.event_time IS NOT NULL ORDER BY p.depth DESC LIMIT 1),
+            (SELECT f.created_at FROM node_origins o CROSS JOIN unnest(d.path) WITH ORDINALITY p(id, depth)
+               JOIN node_origins u ON u.document_id = p.id AND u.rule = 'upload' JOIN documents f ON f.id = u.document_id AND f.guard = d.guard
+              WHERE o.document_id = d.id AND o.rule NOT IN ('upload', 'split', 'chunk', 'segment') ORDER BY p.depth DESC LIMIT 1),
+            d.created_at)"
+    };
+}
+
 /// A text as a language model is to read it.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct SourceText {
@@ -139,11 +168,13 @@ pub struct SourceText {
 /// A document's text; `None` if the document is gone, or out of everybody's reach.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn text(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<SourceText>> {
-    sqlx::query_as(
-        "SELECT d.content, d.content_hash, d.guard AS zone, d.settled, coalesce(d.event_time, d.created_at) AS told_at,
+    sqlx::query_as(concat!(
+        "SELECT d.content, d.content_hash, d.guard AS zone, d.settled, ",
+        told_at!(),
+        " AS told_at,
                 ARRAY(SELECT a.title FROM unnest(d.path || d.id) WITH ORDINALITY p(id, depth) JOIN documents a ON a.id = p.id AND a.guard = d.guard ORDER BY p.depth) AS titles
            FROM documents d WHERE d.id = $1 AND d.guard <> -1",
-    )
+    ))
     .bind(id)
     .fetch_optional(conn)
     .await
@@ -202,21 +233,25 @@ pub async fn vocabulary(conn: &mut PgConnection, text: DocumentId, limit: i64) -
     .await
 }
 
-/// The predicates that texts gave their names, by these; those that are missing are made.
-pub async fn make_predicates(conn: &mut PgConnection, names: &[&str]) -> sqlx::Result<HashMap<String, PredicateId>> {
+/// The predicates of a namespace without an IRI of their own, by their names; those that are missing are made, and seen by their facts alone.
+pub async fn make_predicates(
+    conn: &mut PgConnection,
+    namespace: &str,
+    names: &[&str],
+) -> sqlx::Result<HashMap<String, PredicateId>> {
     sqlx::query(
         "INSERT INTO predicates (namespace, name, is_functional, is_inverse_functional, is_symmetric, is_asymmetric, is_transitive, is_irreflexive,
                 sub_property_of, disjoint_with, is_declared)
          SELECT $1, n, false, false, false, false, false, false, '{}', '{}', false FROM unnest($2::text[]) n
           WHERE NOT EXISTS (SELECT FROM predicates p WHERE p.namespace = $1 AND p.name = n AND p.iri IS NULL) ORDER BY n ON CONFLICT DO NOTHING",
     )
-    .bind(NAMESPACE)
+    .bind(namespace)
     .bind(names)
     .execute(&mut *conn)
     .await?;
     let rows: Vec<(String, PredicateId)> =
         sqlx::query_as("SELECT DISTINCT ON (name) name, id FROM predicates WHERE namespace = $1 AND name = ANY($2) AND iri IS NULL ORDER BY name, id")
-            .bind(NAMESPACE)
+            .bind(namespace)
             .bind(names)
             .fetch_all(conn)
             .await?;
@@ -255,17 +290,18 @@ pub struct Rival {
 /// nothing that states them is younger than `told_at`. What somebody asserted without a source holds whatever texts say. A predicate is functional if that was said by hand, or in an ontology that is open or in
 /// that zone.
 pub async fn rivals(conn: &mut PgConnection, new: &[TripleId], told_at: DateTime<Utc>) -> sqlx::Result<Vec<Rival>> {
-    sqlx::query_as(
+    sqlx::query_as(concat!(
         "SELECT t.id, n.id AS new_id, n.valid_from, n.valid_until
            FROM triples n JOIN triples t ON t.subject_id = n.subject_id AND t.predicate_id = n.predicate_id AND t.zone = n.zone AND t.statement <> n.statement
             AND t.invalidated_at IS NULL AND t.valid && n.valid AND t.fact_type = 'dynamic' AND t.derived_by IS NULL
             AND t.source_id IS NOT NULL
           WHERE n.id = ANY($1) AND n.invalidated_at IS NULL AND t.id <> ALL($1)
             AND EXISTS (SELECT FROM predicate_axioms a WHERE a.predicate_id = n.predicate_id AND a.is_functional AND a.zone IN (0, n.zone))
-            AND (SELECT max(coalesce(d.event_time, d.created_at)) FROM triple_citations c JOIN documents d ON d.id = c.document_id
-                  WHERE c.triple_id = t.id) <= $2
+            AND (SELECT max(",
+        told_at!(),
+        ") FROM triple_citations c JOIN documents d ON d.id = c.document_id WHERE c.triple_id = t.id) <= $2
           ORDER BY n.id, t.id",
-    )
+    ))
     .bind(new)
     .bind(told_at)
     .persistent(false)

@@ -1,7 +1,8 @@
 //! Search indexes, the subtrees they cover, and the documents they hold; the postings are in [`postings`] and
 //! [`terms`].
 
-use sqlx::{PgConnection, types::Json};
+use super::away::{LOCK_NOT_AVAILABLE, QUERY_CANCELED, sql_state};
+use sqlx::{AssertSqlSafe, PgConnection, types::Json};
 use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{Config, ConfigError, Totals};
 
@@ -30,16 +31,21 @@ pub struct SearchIndex {
     pub id: IndexId,
     pub name: String,
     pub config: Json<Config>,
+    /// The usetypes that are kept out of it.
+    pub excluded: Vec<String>,
 }
 
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> sqlx::Result<Option<SearchIndex>> {
-    sqlx::query_as("SELECT id, name, config FROM search_indexes WHERE name = $1").bind(name).fetch_optional(conn).await
+    sqlx::query_as("SELECT id, name, config, excluded FROM search_indexes WHERE name = $1")
+        .bind(name)
+        .fetch_optional(conn)
+        .await
 }
 
 /// Indexes after `after` by id, at most `limit`.
 pub async fn list(conn: &mut PgConnection, after: IndexId, limit: i64) -> sqlx::Result<Vec<SearchIndex>> {
     sqlx::query_as(
-        "SELECT id, name, config FROM search_indexes
+        "SELECT id, name, config, excluded FROM search_indexes
          WHERE id > $1 ORDER BY id LIMIT $2",
     )
     .bind(after)
@@ -100,13 +106,52 @@ macro_rules! covers {
 }
 pub(super) use covers;
 
-/// `(index, document)` for each BM25 index that covers each of `documents`.
+/// Whether the words of the document `d` belong into the index `i`, whatever the document's state.
+macro_rules! takes {
+    () => {
+        concat!("(i.capabilities ->> 'bm25')::boolean AND d.usetype <> ALL(i.excluded) AND ", covers!())
+    };
+}
+pub(super) use takes;
+
+/// `(index, document)` for each BM25 index that each of `documents` belongs into.
 pub async fn covering(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<(IndexId, DocumentId)>> {
     sqlx::query_as(concat!(
-        "SELECT i.id, d.id FROM search_indexes i CROSS JOIN documents d
+        "SELECT i.id, d.id FROM search_indexes i CROSS JOIN documents d WHERE d.id = ANY($1) AND ",
+        takes!(),
+        " ORDER BY 1, 2"
+    ))
+    .bind(documents)
+    .fetch_all(conn)
+    .await
+}
+
+/// A BM25 index that covers what will be under a document.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+pub struct Covering {
+    pub index_id: IndexId,
+    /// `None` for what will be under none.
+    pub under: Option<DocumentId>,
+    /// The usetypes that are kept out of the index.
+    excluded: Vec<String>,
+}
+
+impl Covering {
+    /// Whether a new document of this usetype belongs into the index.
+    pub fn takes(&self, usetype: &str) -> bool {
+        self.excluded.iter().all(|excluded| excluded != usetype)
+    }
+}
+
+/// The BM25 indexes that cover what will be under each of `documents`, and under none, by index and document.
+pub async fn covering_under(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<Covering>> {
+    sqlx::query_as(concat!(
+        "SELECT i.id AS index_id, d.id AS under, i.excluded FROM search_indexes i CROSS JOIN documents d
           WHERE d.id = ANY($1) AND (i.capabilities ->> 'bm25')::boolean AND ",
         covers!(),
-        " ORDER BY 1, 2"
+        " UNION ALL
+         SELECT i.id, NULL, i.excluded FROM search_indexes i WHERE (i.capabilities ->> 'bm25')::boolean AND NOT i.restricted
+         ORDER BY index_id, under"
     ))
     .bind(documents)
     .fetch_all(conn)
@@ -122,17 +167,17 @@ pub struct Taken {
     pub content_hash: String,
     /// The bytes of its text.
     pub size: i64,
-    /// The BM25 indexes that cover it, by id.
+    /// The BM25 indexes that it belongs into, by id.
     pub indexes: Vec<IndexId>,
 }
 
-/// Those of these documents that some BM25 index covers, by id.
+/// Those of these documents that belong into some BM25 index, by id.
 pub async fn taken(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<Taken>> {
     sqlx::query_as(concat!(
         "SELECT * FROM (
              SELECT d.id, d.usetype, d.title, d.content_hash, octet_length(d.content)::bigint AS size,
-                    ARRAY(SELECT i.id FROM search_indexes i WHERE (i.capabilities ->> 'bm25')::boolean AND ",
-        covers!(),
+                    ARRAY(SELECT i.id FROM search_indexes i WHERE ",
+        takes!(),
         " ORDER BY i.id) AS indexes
                FROM documents d WHERE d.id = ANY($1)) t
           WHERE indexes <> '{}' ORDER BY id"
@@ -206,4 +251,17 @@ pub async fn hold(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<Option<C
             .fetch_optional(conn)
             .await?;
     Ok(config.map(|Json(config)| config))
+}
+
+/// Keeps the index from being written until the transaction ends. Returns false if writers leave no room for that within two seconds; then the transaction can only be
+/// rolled back.
+pub async fn try_hold_alone(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<bool> {
+    // Among writers that overlap it waits for one after the other, so that the statement has the limit and not each wait.
+    let lock = format!(
+        "SET LOCAL statement_timeout = '2s'; SELECT FROM search_indexes WHERE id = {id} FOR UPDATE; SET LOCAL statement_timeout TO DEFAULT"
+    );
+    match sqlx::raw_sql(AssertSqlSafe(lock)).execute(conn).await {
+        Err(error) if [LOCK_NOT_AVAILABLE, QUERY_CANCELED].contains(&sql_state(&error).as_ref()) => Ok(false),
+        held => held.map(|_| true),
+    }
 }

@@ -67,7 +67,8 @@ pub struct IngestNode {
 
 /// The types of tasks that only add to what is there. No container waits for one, so its count of tasks has none of them: such a task may itself wait for
 /// something that is away.
-pub const UNCOUNTED: [&str; 4] = ["embed:titles", "reembed", super::raptor::RULE, super::extraction::TASK];
+pub const UNCOUNTED: [&str; 4] =
+    ["embed:titles", super::model_moves::TASK, super::raptor::RULE, super::extraction::TASK];
 
 /// Whether a container waits for tasks of this type.
 pub fn is_counted(task_type: &str) -> bool {

@@ -4,7 +4,7 @@ use std::{
     fmt::{self, Write},
     sync::Arc,
 };
-use svc_ranking::{Analyzer, AnalyzerConfig};
+use svc_ranking::{Analyzer, AnalyzerConfig, Language};
 
 /// How many characters of a text are found by full text.
 pub(super) const CHARACTERS: i32 = 1_000_000;
@@ -33,6 +33,11 @@ impl fmt::Debug for Lexicon {
 impl Lexicon {
     pub fn new(config: AnalyzerConfig) -> Lexicon {
         Lexicon(Arc::new(Analyzer::new(config)))
+    }
+
+    /// The lexicon of texts in a language.
+    pub fn of(language: Language) -> Lexicon {
+        Lexicon::new(AnalyzerConfig { language, ..AnalyzerConfig::default() })
     }
 
     pub fn analyzer(&self) -> &Analyzer {

@@ -15,7 +15,7 @@ use super::{
 };
 pub use answered::{ended, lock, sources, waiting, with_errors};
 use chrono::{DateTime, Utc};
-pub use results::{BatchCounts, BatchResult, Said, Unanswered, end, record, take_error};
+pub use results::{BatchCounts, BatchResult, Said, Unanswered, end, forget_said, record, said};
 use sqlx::{PgConnection, PgPool};
 use std::{
     collections::{BTreeMap, HashSet},
@@ -74,7 +74,10 @@ impl Parking {
 }
 
 /// The tasks by which a text is found as it is now. In a batch, another task of the text would keep them waiting for up to a day.
-pub const SEARCHED: [&str; 3] = ["embed", "embed:titles", "reembed"];
+pub const SEARCHED: [&str; 3] = ["embed", "embed:titles", super::model_moves::TASK];
+
+/// Those of them that embed a settled text anew. No container waits for one.
+pub const SEARCHED_ANEW: [&str; 2] = ["embed:titles", super::model_moves::TASK];
 
 /// How many tasks give way to these in one transaction.
 const GIVING_WAY: i64 = 1_000;

@@ -36,13 +36,17 @@ pub async fn taken(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Tak
     .await
 }
 
-/// The position after those of all children of a node.
+/// The first of `count` positions after those of all children of a node, or of the last ones if there are too few, because a caller may have
+/// chosen the very last.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = container.0))]
-pub async fn next_position(conn: &mut PgConnection, container: DocumentId) -> sqlx::Result<i32> {
-    sqlx::query_scalar("SELECT coalesce(max(position) + 1, 0) FROM documents WHERE parent_id = $1")
-        .bind(container)
-        .fetch_one(conn)
-        .await
+pub async fn next_position(conn: &mut PgConnection, container: DocumentId, count: usize) -> sqlx::Result<i32> {
+    sqlx::query_scalar(
+        "SELECT least(coalesce(max(position)::bigint + 1, 0), 2147483647 - $2::int)::int FROM documents WHERE parent_id = $1",
+    )
+    .bind(container)
+    .bind(i32::try_from(count).unwrap_or(i32::MAX))
+    .fetch_one(conn)
+    .await
 }
 
 /// Gives members that this transaction made the hashes of their bytes.

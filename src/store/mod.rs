@@ -74,7 +74,7 @@ pub(crate) mod text;
 pub(crate) mod titles;
 pub(crate) mod token_vectors;
 pub mod transaction;
-pub(crate) mod triples;
+pub mod triples;
 pub mod upkeep;
 pub mod vectors;
 pub(crate) mod view;

@@ -14,10 +14,12 @@ use super::{
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
-use std::fmt;
+use std::{collections::HashMap, fmt};
 use svc_client::wire::ModelMoveState;
 use svc_ids::DocumentId;
 
+/// The task type that makes vectors of the coming model.
+pub const TASK: &str = "reembed";
 /// The most documents that are counted where the exact number says no more.
 const COUNTED: i64 = 10_000;
 /// The most vectors that one transaction deletes.
@@ -81,18 +83,19 @@ pub async fn take(conn: &mut PgConnection) -> sqlx::Result<Option<Move>> {
     .await
 }
 
-/// The model whose vectors serve, the one that it replaced, and whether vectors are being moved between two models.
+/// The model whose vectors serve, those that were replaced, the one to which vectors are being moved, and whether they are of two models meanwhile.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Served {
     pub serving: String,
-    pub replaced: Option<String>,
+    pub replaced: Vec<String>,
+    pub coming: Option<String>,
     pub moves: bool,
 }
 
 /// Which model serves; `None` if no move has ever begun.
 pub async fn served(conn: &mut PgConnection) -> sqlx::Result<Option<Served>> {
     sqlx::query_as(
-        "SELECT serving, CASE WHEN state IN ('emptying', 'done') THEN nullif(from_model, to_model) END AS replaced,
+        "SELECT serving, replaced, CASE WHEN state IN ('moving', 'emptying', 'cancelling') THEN to_model END AS coming,
                 state IN ('moving', 'emptying', 'cancelling') AND from_model <> to_model AS moves
            FROM model_moves",
     )
@@ -184,12 +187,19 @@ pub async fn cancel(conn: &mut PgConnection) -> sqlx::Result<bool> {
     Ok(done.rows_affected() > 0)
 }
 
-/// Lets the new model serve. The vectors of others stay until [`delete_others`] takes them.
+/// Lets the new model serve. The vectors of others stay until [`delete_others`] takes them; their models are replaced too, where the settings had named
+/// the new one without a move. Others have ten seconds from now on, and not from when the transaction began, to learn of it.
 pub async fn serve(conn: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query("UPDATE model_moves SET state = 'emptying', serving = to_model, served_at = now(), up_to = 0, passes = passes + 1")
-        .execute(conn)
-        .await
-        .map(|_| ())
+    sqlx::query(
+        "UPDATE model_moves SET state = 'emptying', serving = to_model, served_at = clock_timestamp(), up_to = 0, passes = passes + 1,
+                replaced = ARRAY(
+                    SELECT m.name FROM unnest(replaced || from_model || (SELECT ARRAY[min(v.embed_model), max(v.embed_model)] FROM document_vectors v))
+                           WITH ORDINALITY AS m(name, at)
+                     WHERE m.name <> to_model GROUP BY m.name ORDER BY min(m.at))",
+    )
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// Begins the next pass over all documents, after a rest. One that found nothing to do counts for none.
@@ -360,6 +370,19 @@ pub async fn kinds(conn: &mut PgConnection, ids: &[DocumentId], model: &str) -> 
     .await
 }
 
+/// Those of these documents whose vectors are sums, or may be once they settle.
+pub async fn containers(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar(
+        "SELECT d.id FROM documents d WHERE d.id = ANY($1)
+            AND (EXISTS (SELECT FROM ingest_node n WHERE n.document_id = d.id)
+                 OR EXISTS (SELECT FROM node_origins o WHERE o.document_id = d.id AND o.rule = $2)) ORDER BY d.id",
+    )
+    .bind(ids)
+    .bind(SEGMENT)
+    .fetch_all(conn)
+    .await
+}
+
 /// Those of these documents whose vectors are sums.
 pub async fn sums_of(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<Kind>> {
     sqlx::query_as(concat!(
@@ -416,11 +439,16 @@ pub async fn ready(conn: &mut PgConnection, containers: &[DocumentId], model: &s
     .await
 }
 
-/// Gives containers of files the sums of their children's vectors of the new model, beside the vectors that they have.
-pub async fn add_sums(conn: &mut PgConnection, containers: &[DocumentId], model: &str) -> sqlx::Result<()> {
+/// Gives containers of files the sums of their children's vectors of the new model, beside the vectors that they have. Returns of how many vectors each is.
+pub async fn add_sums(
+    conn: &mut PgConnection,
+    containers: &[DocumentId],
+    model: &str,
+) -> sqlx::Result<HashMap<DocumentId, i64>> {
     let made = rollups::sum_vectors(conn, containers, model, false).await?;
     let without: Vec<DocumentId> = containers.iter().copied().filter(|id| !made.contains_key(id)).collect();
-    take_back(conn, &without, model).await
+    take_back(conn, &without, model).await?;
+    Ok(made)
 }
 
 /// The same for segments that callers asked for.

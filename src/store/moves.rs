@@ -15,10 +15,18 @@ pub async fn height(conn: &mut PgConnection, place: &Place) -> sqlx::Result<usiz
     Ok(deepest.map_or(0, |deepest| usize::try_from(deepest).unwrap_or_default().saturating_sub(place.path().len())))
 }
 
-/// Puts a node with everything under it under another one, or at the top: paths, parent and guards. Returns whether
-/// other callers may read it now.
+/// What came of a move.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    /// Other callers may read it now.
+    pub has_other_readers: bool,
+    /// What the roots of ingestion above count of it. What somebody deleted before its rows were locked is not among it.
+    pub counts: Frontier,
+}
+
+/// Puts a node with everything under it under another one, or at the top: paths, parent and guards.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0, parent.id = under.map(|under| under.id().0)))]
-pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Place>) -> sqlx::Result<bool> {
+pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Place>) -> sqlx::Result<Moved> {
     let moved = place.moved(under);
     let guard = "SELECT coalesce((SELECT guard FROM documents WHERE id = $1), 0)";
     let old: i64 = sqlx::query_scalar(guard).bind(place.path().last()).fetch_one(&mut *conn).await?;
@@ -32,11 +40,15 @@ pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Pla
     .bind(new)
     .execute(&mut *conn)
     .await?;
-    sqlx::query(
-        "UPDATE documents SET path = $2::bigint[] || path[$3 + 1 :], parent_id = CASE WHEN id = $1 THEN $4 ELSE parent_id END,
-                guard = CASE WHEN guard = $5 THEN $6 ELSE guard END,
-                updated_at = CASE WHEN id = $1 THEN clock_timestamp() ELSE updated_at END
-          WHERE id = $1 OR path @> ARRAY[$1::bigint]",
+    let counts: Frontier = sqlx::query_as(
+        "WITH moved AS (
+             UPDATE documents SET path = $2::bigint[] || path[$3 + 1 :], parent_id = CASE WHEN id = $1 THEN $4 ELSE parent_id END,
+                    guard = CASE WHEN guard = $5 THEN $6 ELSE guard END,
+                    updated_at = CASE WHEN id = $1 THEN clock_timestamp() ELSE updated_at END
+              WHERE id = $1 OR path @> ARRAY[$1::bigint] RETURNING settled, guard)
+         SELECT count(*) AS total, count(*) FILTER (WHERE settled = 'in_flight') AS in_flight,
+                count(*) FILTER (WHERE settled = 'settled') AS settled, count(*) FILTER (WHERE settled = 'failed') AS failed
+           FROM moved WHERE guard <> -1",
     )
     .bind(place.id())
     .bind(moved.path())
@@ -44,7 +56,7 @@ pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Pla
     .bind(under.map(Place::id))
     .bind(old)
     .bind(new)
-    .execute(&mut *conn)
+    .fetch_one(&mut *conn)
     .await?;
     if place.path().first() != moved.path().first() {
         vectors::follow(conn, place.id()).await?;
@@ -53,7 +65,7 @@ pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Pla
         super::triples::follow::into_zones(conn, place.id()).await?;
         super::entities::into_zones(conn, place.id()).await?;
     }
-    Ok(old != new)
+    Ok(Moved { has_other_readers: old != new, counts })
 }
 
 /// Gives the unfinished tasks at and under a node the regions of its new place. They are not held; what waited for an

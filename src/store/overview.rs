@@ -16,12 +16,12 @@ struct MinuteRow {
 }
 
 /// The tasks that were queued and the attempts that ended in the last `minutes`, by the minute; a minute without either is left out. What only
-/// lacks a part, or failed with another task, is not counted as a failure.
+/// lacks a part, or failed with another task, is not counted as a failure, and what a reprocess notes of tasks that failed before it is no work.
 pub async fn throughput(conn: &mut PgConnection, minutes: u32) -> sqlx::Result<Vec<MinuteCount>> {
     let rows: Vec<MinuteRow> = sqlx::query_as(
         "WITH since AS MATERIALIZED (SELECT date_trunc('minute', clock_timestamp()) - make_interval(mins => $1 - 1) AS at),
          ended AS (
-             SELECT date_trunc('minute', ended_at) AS minute, count(*) FILTER (WHERE outcome IN ('completed', 'skipped')) AS completed,
+             SELECT date_trunc('minute', ended_at) AS minute, count(*) FILTER (WHERE outcome IN ('completed', 'skipped') AND code IS DISTINCT FROM 'reprocessed') AS completed,
                     count(*) FILTER (WHERE outcome = 'failed' AND error_type IS DISTINCT FROM 'dependency') AS failed, count(*) FILTER (WHERE outcome = 'lease_lost') AS lost
                FROM task_attempts WHERE ended_at > (SELECT at FROM since) GROUP BY 1),
          queued AS (
@@ -44,11 +44,12 @@ pub async fn throughput(conn: &mut PgConnection, minutes: u32) -> sqlx::Result<V
 }
 
 /// How many tasks ended in the last minute, by task type and by worker: they completed, were skipped, or failed for good. A failure that is tried
-/// again ends nothing; whether one was the last of its kind, only the task tells.
+/// again ends nothing; whether one was the last of its kind, only the task tells. What a reprocess notes of tasks that failed before it ended none of them.
 pub async fn pace(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, String, i64)>> {
     sqlx::query_as(
         "SELECT a.task_type, a.worker, count(*) FROM task_attempts a
           WHERE a.ended_at > clock_timestamp() - interval '1 minute'
+            AND a.code IS DISTINCT FROM 'reprocessed'
             AND (a.outcome IN ('completed', 'skipped') OR (a.outcome = 'failed' AND (a.error_type IN ('permanent', 'dependency') OR (
                  EXISTS (SELECT 1 FROM task_queue t WHERE t.id = a.task_id AND t.final AND t.error_type IS NOT NULL)
                  AND NOT EXISTS (SELECT 1 FROM task_attempts l WHERE l.task_id = a.task_id AND l.id > a.id AND l.outcome NOT IN ('completed', 'skipped', 'batched'))))))

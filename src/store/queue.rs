@@ -97,6 +97,11 @@ pub async fn unfinished(conn: &mut PgConnection) -> sqlx::Result<Vec<TaskCount>>
     sqlx::query_as(UNFINISHED).bind(COUNTED).fetch_all(conn).await
 }
 
+/// Whether a living worker can run tasks of this type.
+pub async fn is_served(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT $1 = ANY (task_types) FROM fleet").bind(task_type).fetch_one(conn).await
+}
+
 /// Tasks of a type that failed for good.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct FailedCount {

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use svc_client::Position;
 
 tokio::task_local! {
-    /// Whether a statement of the read that is carried out here has failed.
+    /// Whether a statement, or a part of the answer, of the read that is carried out here has failed.
     static FAILED: AtomicBool;
 }
 
-/// Carries out a read. Says with its outcome whether a statement has failed, which an answer in several parts may tell of only one.
+/// Carries out a read. Says with its outcome whether a statement or a part of the answer has failed, which an answer in several parts may tell of only one.
 pub async fn reading<T>(read: impl Future<Output = T>) -> (T, bool) {
     let watched = async {
         let outcome = read.await;
@@ -18,8 +18,8 @@ pub async fn reading<T>(read: impl Future<Output = T>) -> (T, bool) {
     FAILED.scope(AtomicBool::new(false), watched).await
 }
 
-/// Notes that a statement has failed; outside of [`reading`] nobody asks.
-pub(super) fn note_failure() {
+/// Notes that a statement, or a part of an answer, has failed; outside of [`reading`] nobody asks.
+pub fn note_failure() {
     let _ = FAILED.try_with(|failed| failed.store(true, Ordering::Relaxed));
 }
 

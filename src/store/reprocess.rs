@@ -121,6 +121,15 @@ pub async fn ended(conn: &mut PgConnection) -> sqlx::Result<Vec<RootId>> {
     .await
 }
 
+/// Those of them that are this root, or are built for it.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn ended_of(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Vec<RootId>> {
+    sqlx::query_scalar("SELECT unnest(ended) FROM left_to_settle(ARRAY[$1::bigint])")
+        .bind(root_id)
+        .fetch_all(conn)
+        .await
+}
+
 /// What is to become of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -181,14 +190,14 @@ pub async fn lock(conn: &mut PgConnection, file: DocumentId, id: RootId) -> sqlx
     Ok(place.zip(generation))
 }
 
-/// Leaves out of the evidence of a reprocess the lost links, facts and bindings with an end, or of an ontology, that the scope does not cover: that may have
-/// changed since.
+/// Leaves out of the evidence of a reprocess the lost links, facts, merges and bindings with an end, or of an ontology, that the scope does not cover: that
+/// may have changed since.
 pub async fn hide_lost(conn: &mut PgConnection, scope: &Readable, evidence: &mut Value) -> sqlx::Result<()> {
     let ends = |lost: &Value| {
-        ["source_id", "target_id", "subject_id", "object_id", "ontology_id"]
+        ["source_id", "target_id", "subject_id", "object_id", "ontology_id", "kept_id", "merged_id"]
             .map(|end| lost.get(end).and_then(Value::as_i64).map(DocumentId))
     };
-    let lists = ["lost", "lost_facts", "lost_bindings"];
+    let lists = ["lost", "lost_facts", "lost_bindings", "lost_merges"];
     let lost = lists.iter().filter_map(|name| evidence.get(name)?.as_array()).flatten();
     let all: Vec<DocumentId> = lost.flat_map(ends).flatten().collect();
     if all.is_empty() {

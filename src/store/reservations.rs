@@ -103,15 +103,14 @@ async fn holder(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> sqlx
     .await
 }
 
-/// Whether a worker holds a part of what is at and under a node, or of what encloses it.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
-pub async fn is_worked_on(conn: &mut PgConnection, place: &Place) -> sqlx::Result<bool> {
+/// Whether a worker holds a part of what is at and under a node, or of what encloses it. The line goes from the root down to the node.
+pub async fn is_worked_on(conn: &mut PgConnection, line: &[i64]) -> sqlx::Result<bool> {
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
                          WHERE r.prange && region_paths($1, 'subtree', NULL, NULL) AND r.drange && region_depths($2, 'subtree', NULL) AND t.batch_id IS NULL)",
     )
-    .bind(path_key(&place.children_path()))
-    .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))
+    .bind(path_key(line))
+    .bind(i32::try_from(line.len().saturating_sub(1)).unwrap_or(i32::MAX))
     .fetch_one(conn)
     .await
 }
@@ -143,6 +142,23 @@ pub async fn put_off_waiting(
     .bind(above)
     .bind(place.id())
     .bind(interval(delay))
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Lets the tasks at and under a node go on that stood back for an edit of the caller, which is over; rows that somebody has locked are left alone.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn let_go_on(conn: &mut PgConnection, place: &Place) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH around(id) AS (SELECT $1::bigint UNION ALL SELECT d.id FROM documents d WHERE d.path @> ARRAY[$1::bigint]),
+         standing_back AS MATERIALIZED (
+             SELECT t.id FROM task_queue t JOIN around ON around.id = t.scope_document_id
+              WHERE NOT t.final AND t.claim_token IS NULL AND t.put_off_code = 'edited' AND t.retry_after > clock_timestamp()
+              ORDER BY t.id FOR UPDATE OF t SKIP LOCKED)
+         UPDATE task_queue t SET retry_after = clock_timestamp() FROM standing_back WHERE t.id = standing_back.id",
+    )
+    .bind(place.id())
     .execute(conn)
     .await
     .map(|_| ())

@@ -31,15 +31,23 @@ pub async fn ensure_database(superuser: &mut PgConnection, name: &str, role: &st
     }
 }
 
-/// Creates pgvector, for which one must be superuser, in the database of the connection. A server without it is left to
-/// the check that names the remedy.
+/// Creates pgvector, for which one must be superuser, in the database of the connection, or updates it to the version that the server has. A
+/// server without it is left to the check that names the remedy.
 pub async fn ensure_vector(superuser: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let missing =
-        "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector' AND installed_version IS NULL)";
-    if sqlx::query_scalar(missing).fetch_one(&mut *superuser).await? {
-        run(superuser, "CREATE EXTENSION IF NOT EXISTS vector".to_owned()).await?;
+    // From a version of a later release nothing leads back.
+    let step: Option<Option<String>> = sqlx::query_scalar(
+        "SELECT CASE WHEN installed_version IS NULL THEN 'CREATE EXTENSION IF NOT EXISTS vector'
+                     WHEN EXISTS (SELECT FROM pg_extension_update_paths('vector')
+                                   WHERE source = installed_version AND target = default_version AND path IS NOT NULL)
+                     THEN 'ALTER EXTENSION vector UPDATE' END
+           FROM pg_available_extensions WHERE name = 'vector'",
+    )
+    .fetch_optional(&mut *superuser)
+    .await?;
+    match step.flatten() {
+        Some(step) => run(superuser, step).await,
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Gives the role everything in the database of the connection that belongs to the connecting superuser and not to the

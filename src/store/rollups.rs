@@ -283,6 +283,18 @@ pub(super) async fn sum_vectors(
     Ok(made.into_iter().collect())
 }
 
+/// Whether any of these containers has no vector of this model.
+pub async fn lack_vectors(conn: &mut PgConnection, containers: &[DocumentId], model: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM unnest($1::bigint[]) AS c(id)
+                         WHERE NOT EXISTS (SELECT FROM document_vectors v WHERE v.document_id = c.id AND v.embed_model = $2))",
+    )
+    .bind(containers)
+    .bind(model)
+    .fetch_one(conn)
+    .await
+}
+
 /// Removes the vectors of documents that have none any more, such as those of containers with nothing under them that has one.
 pub async fn forget_vectors(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM document_vectors WHERE document_id = ANY($1)")

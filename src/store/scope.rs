@@ -86,6 +86,11 @@ impl Writable {
     pub fn arguments(&self) -> PgArguments {
         self.0.arguments()
     }
+
+    /// The guards alone, for a statement that asks what a caller may read too; the owner's are none.
+    pub(super) fn guards(&self) -> Vec<DocumentId> {
+        self.0.guards.clone()
+    }
 }
 
 /// The predicate over `documents d` that leaves out what a reprocess builds, which not even the owner reaches.

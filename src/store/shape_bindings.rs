@@ -1,7 +1,7 @@
 //! Shape bindings: which nodes are held against which shapes.
 use super::{
     documents::add,
-    scope::{Readable, readable},
+    scope::{Readable, Writable, readable},
     word::Word,
 };
 use chrono::{DateTime, Utc};
@@ -21,24 +21,40 @@ pub struct BindingRow {
     pub mode: Word<ShapeMode>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
+    /// Whether the caller may read the ontology.
+    pub reads_ontology: bool,
+    /// Whether facts are held against it, as far as its mode says.
+    pub holds: bool,
 }
 
-macro_rules! columns {
+/// Whether facts are held against `shape_bindings b`: what a principal bound holds for as long as that one may write the document, and does no more once it is
+/// disabled. Its ontology may be one that nobody else may change.
+macro_rules! holds {
     () => {
-        "b.id, b.ontology_id, (SELECT o.iri FROM ontologies o WHERE o.document_id = b.ontology_id) AS iri, b.shape, b.document_id, b.mode,
-         b.created_at, b.updated_at"
+        "(b.bound_by IS NULL OR EXISTS (SELECT FROM documents t JOIN access_grants g ON g.document_id = ANY (t.path || t.id)
+                                          JOIN principals p ON p.id = g.principal_id AND NOT p.disabled
+                                         WHERE t.id = b.document_id AND g.principal_id = b.bound_by AND g.can_write))"
     };
 }
 
-/// The predicate over `shape_bindings b` for what a caller may read: ontology and document; its arguments are $1 and $2.
-macro_rules! binding_readable {
-    () => {
+/// Selects what a caller is shown of `shape_bindings b`, by a further condition: what binds an ontology and a document that it may read, and whatever binds
+/// a document that it may write. The first two arguments are those of what it may read, and $3 the guards of what it may write.
+macro_rules! shown {
+    ($condition:literal) => {
         concat!(
-            "($1::boolean OR (EXISTS (SELECT FROM documents d WHERE d.id = b.ontology_id AND ",
+            "SELECT b.id, b.ontology_id, o.iri, b.shape, b.document_id, b.mode, b.created_at, b.updated_at, r.reads_ontology, ",
+            holds!(),
+            " AS holds
+               FROM shape_bindings b JOIN ontologies o ON o.document_id = b.ontology_id
+              CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM documents d WHERE d.id = b.ontology_id AND ",
             readable!(),
-            ") AND (b.document_id IS NULL OR EXISTS (SELECT FROM documents d WHERE d.id = b.document_id AND ",
+            ") AS reads_ontology) r
+              WHERE ",
+            $condition,
+            " AND ($1::boolean
+                   OR (r.reads_ontology AND (b.document_id IS NULL OR EXISTS (SELECT FROM documents d WHERE d.id = b.document_id AND ",
             readable!(),
-            "))))"
+            "))) OR EXISTS (SELECT FROM documents d WHERE d.id = b.document_id AND d.guard = ANY ($3::bigint[])))"
         )
     };
 }
@@ -69,7 +85,7 @@ pub async fn source(
     sqlx::query_as_with(query, arguments).persistent(false).fetch_optional(conn).await
 }
 
-/// Stores a binding; `None` if the shape is bound there already.
+/// Stores a binding of a principal, or of the owner; `None` if the shape is bound there already.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.map(|id| id.0), ontology.id = ontology_id.0))]
 pub async fn insert(
     conn: &mut PgConnection,
@@ -77,62 +93,68 @@ pub async fn insert(
     shape: Option<&str>,
     document_id: Option<DocumentId>,
     mode: ShapeMode,
-) -> sqlx::Result<Option<BindingRow>> {
-    sqlx::query_as(concat!(
-        "WITH made AS (
-             INSERT INTO shape_bindings (ontology_id, shape, document_id, mode) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING *)
-         SELECT ",
-        columns!(),
-        " FROM made b"
-    ))
+    by: Option<PrincipalId>,
+) -> sqlx::Result<Option<ShapeBindingId>> {
+    sqlx::query_scalar(
+        "INSERT INTO shape_bindings (ontology_id, shape, document_id, mode, bound_by) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT DO NOTHING RETURNING id",
+    )
     .bind(ontology_id)
     .bind(shape)
     .bind(document_id)
     .bind(mode.as_str())
+    .bind(by)
     .fetch_optional(conn)
     .await
 }
 
 #[tracing::instrument(level = "debug", skip_all, fields(shape_binding.id = id.0))]
-pub async fn read(conn: &mut PgConnection, scope: &Readable, id: ShapeBindingId) -> sqlx::Result<Option<BindingRow>> {
+pub async fn read(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    writable: &Writable,
+    id: ShapeBindingId,
+) -> sqlx::Result<Option<BindingRow>> {
     let mut arguments = scope.arguments();
+    add(&mut arguments, writable.guards());
     add(&mut arguments, id);
-    let query = concat!("SELECT ", columns!(), " FROM shape_bindings b WHERE b.id = $3 AND ", binding_readable!());
-    sqlx::query_as_with(query, arguments).persistent(false).fetch_optional(conn).await
+    sqlx::query_as_with(shown!("b.id = $4"), arguments).persistent(false).fetch_optional(conn).await
 }
 
 /// Bindings after `after` by id, at most `limit`.
 pub async fn page(
     conn: &mut PgConnection,
     scope: &Readable,
+    writable: &Writable,
     after: ShapeBindingId,
     limit: u32,
 ) -> sqlx::Result<Vec<BindingRow>> {
     let mut arguments = scope.arguments();
+    add(&mut arguments, writable.guards());
     add(&mut arguments, after);
     add(&mut arguments, i64::from(limit));
-    let query = concat!(
-        "SELECT ",
-        columns!(),
-        " FROM shape_bindings b WHERE b.id > $3 AND ",
-        binding_readable!(),
-        " ORDER BY b.id LIMIT $4"
-    );
+    let query = concat!(shown!("b.id > $4"), " ORDER BY b.id LIMIT $5");
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
+/// Changes what becomes of a write that breaks the shape. With `by`, a principal or the owner, it is as if that one had bound the shape.
 #[tracing::instrument(level = "debug", skip_all, fields(shape_binding.id = id.0))]
-pub async fn update(conn: &mut PgConnection, id: ShapeBindingId, mode: ShapeMode) -> sqlx::Result<Option<BindingRow>> {
-    sqlx::query_as(concat!(
-        "WITH changed AS (UPDATE shape_bindings SET mode = $2, updated_at = clock_timestamp() WHERE id = $1 RETURNING *)
-         SELECT ",
-        columns!(),
-        " FROM changed b"
-    ))
+pub async fn update(
+    conn: &mut PgConnection,
+    id: ShapeBindingId,
+    mode: ShapeMode,
+    by: Option<Option<PrincipalId>>,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE shape_bindings SET mode = $2, bound_by = CASE WHEN $3 THEN $4 ELSE bound_by END, updated_at = clock_timestamp() WHERE id = $1",
+    )
     .bind(id)
     .bind(mode.as_str())
-    .fetch_optional(conn)
+    .bind(by.is_some())
+    .bind(by.flatten())
+    .execute(conn)
     .await
+    .map(|_| ())
 }
 
 #[tracing::instrument(level = "debug", skip_all, fields(shape_binding.id = id.0))]
@@ -153,14 +175,16 @@ pub struct Concerned {
     pub documents: Vec<DocumentId>,
 }
 
-/// The bindings that are not off and cover some of these documents, by id.
+/// The bindings that are not off, hold and cover some of these documents, by id.
 pub async fn concerned(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<Concerned>> {
-    sqlx::query_as(
+    sqlx::query_as(concat!(
         "SELECT b.id, b.ontology_id, b.shape, b.mode, concat(o.content_hash, ' ', n.base) AS version, array_agg(d.id ORDER BY d.id) AS documents
            FROM shape_bindings b JOIN documents o ON o.id = b.ontology_id JOIN ontologies n ON n.document_id = o.id
            JOIN documents d ON d.id = ANY($1) AND (b.document_id IS NULL OR d.id = b.document_id OR b.document_id = ANY(d.path))
-          WHERE b.mode <> 'off' GROUP BY b.id, o.content_hash, n.base ORDER BY b.id",
-    )
+          WHERE b.mode <> 'off' AND ",
+        holds!(),
+        " GROUP BY b.id, o.content_hash, n.base ORDER BY b.id"
+    ))
     .bind(documents)
     .persistent(false)
     .fetch_all(conn)

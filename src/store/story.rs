@@ -10,7 +10,7 @@ use svc_client::wire::{AttemptOutcome, ErrorType, FileQuery, FileResponse, Settl
 use svc_ids::{DocumentId, RootId};
 
 /// How many files a search for a name looks at, of those that its caller may read: others must not keep a file from being found.
-const NAMED: i64 = 10_000;
+pub const NAMED: i64 = 10_000;
 
 #[derive(sqlx_macros::FromRow)]
 struct FileRow {
@@ -122,6 +122,7 @@ struct EntryRow {
     code: Option<String>,
     message: Option<String>,
     attempts: i64,
+    for_good: i64,
     task_id: i64,
     queued_at: Option<DateTime<Utc>>,
     started_at: DateTime<Utc>,
@@ -134,7 +135,8 @@ struct EntryRow {
 
 /// What happened at and under a root: its attempts, and those that run, folded where they are alike, in the order in which they began: at most
 /// `limit` before the place `before`, the latest of these, with the place of the first. Places are counted from 1.
-/// An attempt waited since its task was created, or since the attempt before it ended.
+/// An attempt waited since its task was created, or since the attempt before it ended. The last one of a task failed for good if that did, also once
+/// its row was purged. Of attempts that are alike one that did speaks for the others.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn story(
     conn: &mut PgConnection,
@@ -157,15 +159,17 @@ pub async fn story(
             "),
              attempt AS (
                  SELECT a.task_id, a.task_type, a.outcome, a.attempt, a.error_type, a.code, a.message, a.worker, a.started_at, a.ended_at,
-                        coalesce(lag(a.ended_at) OVER (PARTITION BY a.task_id ORDER BY a.id), t.created_at) AS queued_at
+                        coalesce(lag(a.ended_at) OVER at_task, t.created_at) AS queued_at,
+                        a.outcome = 'failed' AND lead(a.id) OVER at_task IS NULL AND coalesce(t.final AND t.status = 'failed', true) AS is_for_good
                    FROM node JOIN task_attempts a ON a.document_id = node.id LEFT JOIN task_queue t ON t.id = a.task_id
+                 WINDOW at_task AS (PARTITION BY a.task_id ORDER BY a.id)
                  UNION ALL
-                 SELECT t.id, t.task_type, NULL, t.retry_count + t.lapses + 1, NULL, NULL, NULL, t.claimed_by, r.since, NULL, t.created_at
+                 SELECT t.id, t.task_type, NULL, t.retry_count + t.lapses + 1, NULL, NULL, NULL, t.claimed_by, r.since, NULL, t.created_at, false
                    FROM task_queue t JOIN node ON node.id = t.scope_document_id JOIN task_reservation r ON r.task_id = t.id
                   WHERE NOT t.final)
              SELECT * FROM (
-             SELECT task_type, outcome, attempt, error_type, code, (array_agg(message ORDER BY started_at DESC))[1] AS message,
-                    count(*) AS attempts, (array_agg(task_id ORDER BY started_at DESC))[1] AS task_id, min(queued_at) AS queued_at,
+             SELECT task_type, outcome, attempt, error_type, code, (array_agg(message ORDER BY is_for_good DESC, started_at DESC))[1] AS message,
+                    count(*) AS attempts, count(*) FILTER (WHERE is_for_good) AS for_good, (array_agg(task_id ORDER BY is_for_good DESC, started_at DESC))[1] AS task_id, min(queued_at) AS queued_at,
                     min(started_at) AS started_at, max(ended_at) AS ended_at,
                     coalesce(avg(extract(epoch FROM coalesce(ended_at, clock_timestamp()) - started_at)), 0)::float8 AS seconds,
                     (array_agg(nullif(worker, '') ORDER BY started_at DESC))[1] AS worker, count(DISTINCT worker) AS workers,
@@ -186,6 +190,7 @@ pub async fn story(
         code: row.code,
         message: row.message,
         attempts: row.attempts,
+        for_good: row.for_good,
         task_id: row.task_id,
         queued_at: row.queued_at,
         started_at: row.started_at,

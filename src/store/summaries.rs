@@ -272,28 +272,63 @@ pub(super) async fn write_vectors(
 /// Removes the texts of the summaries that tell of something at or under these places, and what language models answered for them and for these.
 pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> sqlx::Result<()> {
     let own: Vec<DocumentId> = places.iter().map(Place::id).collect();
-    forget_texts(conn, places, &own).await.map(|_| ())
+    forget_texts(conn, places, Forgotten { answers: &own, shown: &own }).await.map(|_| ())
+}
+
+/// Does the same before a place is moved: what was answered for itself is still right.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn forget_above(conn: &mut PgConnection, place: &Place) -> sqlx::Result<()> {
+    let forgotten = Forgotten { answers: &[], shown: &[place.id()] };
+    forget_texts(conn, slice::from_ref(place), forgotten).await.map(|_| ())
 }
 
 /// Does the same after the title of a container changed, which only the summaries above it may have: what was answered for itself is still right.
 /// Returns the containers whose summaries lost their texts.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn forget_title(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<DocumentId>> {
-    forget_texts(conn, slice::from_ref(place), &[]).await
+    forget_texts(conn, slice::from_ref(place), Forgotten::default()).await
 }
 
-async fn forget_texts(conn: &mut PgConnection, places: &[Place], own: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
+/// Documents that lose what is their own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Forgotten<'a> {
+    /// What language models answered for these.
+    answers: &'a [DocumentId],
+    /// The facts that were only shown of these.
+    shown: &'a [DocumentId],
+}
+
+/// The summary of a container tells of the parts of its file, and of no document that somebody put under it. A tree of summaries may tell of all that is
+/// under its document. What else was asked of a document above is asked of its own text.
+async fn forget_texts(
+    conn: &mut PgConnection,
+    places: &[Place],
+    forgotten: Forgotten<'_>,
+) -> sqlx::Result<Vec<DocumentId>> {
+    let files = super::edits::files(conn, places).await?;
+    let containers = |place: &Place| -> Vec<i64> {
+        let file = files.get(&place.id()).map(|file| file.document().0);
+        place.path().iter().copied().skip_while(|id| Some(*id) != file).collect()
+    };
+    let containers: BTreeSet<i64> = places.iter().flat_map(containers).collect();
+    let containers = Vec::from_iter(containers);
     let above: BTreeSet<i64> = places.iter().flat_map(|place| place.path().iter().copied()).collect();
-    let above = Vec::from_iter(above);
-    super::llm_batches::leave_of(conn, &above).await?;
+    if !containers.is_empty() {
+        super::llm_batches::leave_of(conn, &containers).await?;
+    }
     sqlx::query_scalar(
-        "WITH gone AS (DELETE FROM llm_answers WHERE document_id = ANY($1) OR document_id = ANY($2)),
+        "WITH gone AS (
+             DELETE FROM llm_answers WHERE document_id = ANY($1) OR (document_id = ANY($3) AND task_type = 'summarize:llm')
+                 OR (document_id = ANY($4) AND task_type = $5)),
          shown AS (DELETE FROM node_evidence WHERE document_id = ANY($2) AND name = 'facts.dry_run')
          UPDATE node_evidence SET value = (value - 'text') || '{\"text_removed\": \"a part of it was changed, moved or closed\"}'
-          WHERE document_id = ANY($1) AND name = 'effective_content' AND value ? 'text' RETURNING document_id",
+          WHERE document_id = ANY($3) AND name = 'effective_content' AND value ? 'text' RETURNING document_id",
     )
-    .bind(above)
-    .bind(own)
+    .bind(forgotten.answers)
+    .bind(forgotten.shown)
+    .bind(containers)
+    .bind(Vec::from_iter(above))
+    .bind(super::raptor::RULE)
     .fetch_all(conn)
     .await
 }

@@ -1,6 +1,7 @@
 //! Facts over two times, as they are read. `triples/write.rs` writes them, `triples/follow.rs` has them follow their documents, and
 //! `triples/paths.rs` reads them as a graph.
 pub mod around;
+mod citations;
 pub mod derived;
 pub mod export;
 pub mod follow;
@@ -15,14 +16,12 @@ use super::{
     word::Word,
 };
 use chrono::{DateTime, Utc};
+pub use citations::sizes;
 use sqlx::{PgConnection, postgres::PgArguments};
 use std::collections::{HashMap, HashSet};
-use svc_client::wire::{Citation, FactResponse, FactType, predicate_name};
+use svc_client::wire::{FactResponse, FactType, predicate_name};
 use svc_ids::{DocumentId, PredicateId, TripleId};
 use uuid::Uuid;
-
-/// How many citations of a fact are shown.
-const CITATIONS: i64 = 10;
 
 /// The predicate over `triples t` for what a caller may read; its arguments are $1 and $2. Facts whose ends are gone are the owner's alone.
 macro_rules! fact_readable {
@@ -105,7 +104,7 @@ pub async fn known_before(conn: &mut PgConnection) -> sqlx::Result<DateTime<Utc>
     .await
 }
 
-/// A page of the facts that the scope covers, by id, of those that were known at a time.
+/// A page of the facts that the scope covers, as their ids in their order, of those that were known at a time.
 pub async fn page(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -113,7 +112,7 @@ pub async fn page(
     known_at: DateTime<Utc>,
     after: TripleId,
     limit: u32,
-) -> sqlx::Result<Vec<FactRow>> {
+) -> sqlx::Result<Vec<TripleId>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, known_at);
     add(&mut arguments, after);
@@ -129,11 +128,9 @@ pub async fn page(
     add(&mut arguments, wanted.derived);
     add(&mut arguments, wanted.valid_at);
     // The planner sees the values, and chooses the index of what is given.
-    sqlx::query_as_with(
+    sqlx::query_scalar_with(
         concat!(
-            "SELECT ",
-            columns!(),
-            " FROM triples t JOIN predicates p ON p.id = t.predicate_id
+            "SELECT t.id FROM triples t
                WHERE t.id > $4 AND t.recorded_at <= $3
                  AND CASE WHEN $13 THEN t.invalidated_at <= $3 ELSE (t.invalidated_at IS NULL OR t.invalidated_at > $3) END
                  AND ($6::bigint[] IS NULL OR t.subject_id = ANY($6)) AND ($7::bigint IS NULL OR t.predicate_id = $7)
@@ -183,7 +180,7 @@ pub async fn read_many(conn: &mut PgConnection, scope: &Readable, ids: &[TripleI
     .await
 }
 
-/// The rows of the statement of a fact, after `after` by id.
+/// The ids of the rows of the statement of a fact, after `after`.
 #[tracing::instrument(level = "debug", skip_all, fields(triple.id = fact.id.0))]
 pub async fn history(
     conn: &mut PgConnection,
@@ -191,7 +188,7 @@ pub async fn history(
     fact: &FactRow,
     after: TripleId,
     limit: u32,
-) -> sqlx::Result<Vec<FactRow>> {
+) -> sqlx::Result<Vec<TripleId>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, fact.subject_id);
     add(&mut arguments, fact.predicate_id);
@@ -199,11 +196,9 @@ pub async fn history(
     add(&mut arguments, fact.zone);
     add(&mut arguments, after);
     add(&mut arguments, i64::from(limit));
-    sqlx::query_as_with(
+    sqlx::query_scalar_with(
         concat!(
-            "SELECT ",
-            columns!(),
-            " FROM triples t JOIN predicates p ON p.id = t.predicate_id
+            "SELECT t.id FROM triples t
                WHERE t.subject_id = $3 AND t.predicate_id = $4 AND t.statement = $5 AND t.zone = $6 AND t.id > $7 AND ",
             fact_readable!(),
             " ORDER BY t.id LIMIT $8"
@@ -212,18 +207,6 @@ pub async fn history(
     )
     .fetch_all(conn)
     .await
-}
-
-#[derive(sqlx_macros::FromRow)]
-struct CitationRow {
-    triple_id: TripleId,
-    document_id: i64,
-    quote: Option<String>,
-    quote_start: Option<i32>,
-    quote_end: Option<i32>,
-    source_hash: String,
-    confidence: Option<f64>,
-    cited_at: DateTime<Utc>,
 }
 
 /// What facts are to be shown as: their citations, their premises, what they are left of and what took their place, as far as the scope covers these;
@@ -241,29 +224,7 @@ pub async fn shown(
         rows.iter_mut().for_each(|row| row.forget_after(known_at));
     }
     let ids: Vec<TripleId> = rows.iter().map(|row| row.id).collect();
-    let mut arguments = of_ids(scope, &ids);
-    add(&mut arguments, known_at);
-    add(&mut arguments, CITATIONS);
-    let cited: Vec<CitationRow> = sqlx::query_as_with(
-        concat!(
-            "SELECT k.id AS triple_id, c.* FROM unnest($3::bigint[]) k(id) CROSS JOIN LATERAL (
-                 SELECT c.document_id, c.quote_start, c.quote_end, c.source_hash, c.confidence, c.cited_at,
-                        CASE WHEN d.content_hash = c.source_hash THEN substr(d.content, c.quote_start + 1, c.quote_end - c.quote_start) END AS quote
-                   FROM triple_citations c JOIN documents d ON d.id = c.document_id AND ",
-            readable!(),
-            " WHERE c.triple_id = k.id AND ($4::timestamptz IS NULL OR c.cited_at <= $4) ORDER BY c.cited_at, c.id LIMIT $5) c"
-        ),
-        arguments,
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    let mut citations: HashMap<TripleId, Vec<Citation>> = HashMap::new();
-    for row in cited {
-        let CitationRow { triple_id, document_id, quote, quote_start, quote_end, source_hash, confidence, cited_at } =
-            row;
-        let citation = Citation { document_id, quote, quote_start, quote_end, source_hash, confidence, cited_at };
-        citations.entry(triple_id).or_default().push(citation);
-    }
+    let mut citations = citations::read(conn, scope, &ids, known_at).await?;
     let derived: Vec<TripleId> = rows.iter().filter(|row| row.derived_by.is_some()).map(|row| row.id).collect();
     let mut premises = match derived.is_empty() {
         true => HashMap::new(),

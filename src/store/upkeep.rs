@@ -39,15 +39,27 @@ pub async fn put_off(
 /// Whether it is this worker's turn to do what one worker does for the fleet: it is if nobody has taken the turn for
 /// this long.
 pub async fn take_turn(conn: &mut PgConnection, name: &str, every: Duration) -> sqlx::Result<bool> {
+    begin_turn(conn, name, every, every).await
+}
+
+/// Takes a turn as [`take_turn`] does, for work that may be cut off: unless [`keep_turn`] follows, the turn comes round again after `held`.
+pub async fn begin_turn(conn: &mut PgConnection, name: &str, every: Duration, held: Duration) -> sqlx::Result<bool> {
     let taken: Option<i32> = sqlx::query_scalar(
-        "INSERT INTO upkeep_turn VALUES ($1, clock_timestamp())
+        "INSERT INTO upkeep_turn VALUES ($1, clock_timestamp() - $2 + $3)
          ON CONFLICT (name) DO UPDATE SET taken_at = EXCLUDED.taken_at WHERE upkeep_turn.taken_at <= clock_timestamp() - $2 RETURNING 1",
     )
     .bind(name)
     .bind(interval(every))
+    .bind(interval(held))
     .fetch_optional(conn)
     .await?;
     Ok(taken.is_some())
+}
+
+/// Keeps a turn whose work is done.
+pub async fn keep_turn(conn: &mut PgConnection, name: &str) -> sqlx::Result<()> {
+    let kept = sqlx::query("UPDATE upkeep_turn SET taken_at = clock_timestamp() WHERE name = $1");
+    kept.bind(name).execute(conn).await.map(|_| ())
 }
 
 /// Gives back a turn whose work could not be done, so that the next worker that asks takes it.

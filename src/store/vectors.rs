@@ -108,6 +108,20 @@ pub async fn set(
     write(conn, ids, vectors, model, true).await
 }
 
+/// Whether a document has this very vector.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn has(conn: &mut PgConnection, id: DocumentId, vector: &Weighted, model: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM document_vectors WHERE document_id = $1 AND embed_model = $2 AND embed = $3 AND weight = $4)",
+    )
+    .bind(id)
+    .bind(model)
+    .bind(&vector.vector)
+    .bind(vector.weight)
+    .fetch_one(conn)
+    .await
+}
+
 /// Stores vectors of one model, beside those of others or in their place.
 pub(super) async fn write(
     conn: &mut PgConnection,

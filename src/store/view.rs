@@ -1,11 +1,11 @@
 //! What views need besides documents: where these come from, what is beside them, and which texts name them.
 use super::{
-    documents::{SiblingCursor, add},
+    documents::{SiblingCursor, add, sibling_position},
     scope::{Readable, readable},
 };
 use serde_json::Value;
 use sqlx::PgConnection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use svc_ids::DocumentId;
 
 /// How many texts with a word one page looks into.
@@ -50,31 +50,108 @@ pub async fn anchors(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Resul
     Ok(rows.into_iter().map(|(id, anchor)| (id.0, anchor)).collect())
 }
 
-/// The siblings before a place, nearest first.
+/// Those of these documents that are segments, which ingestion puts between a container and its children.
+pub async fn segments(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<HashSet<DocumentId>> {
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let segments: Vec<DocumentId> = sqlx::query_scalar(
+        "SELECT document_id FROM node_origins WHERE document_id = ANY($1) AND rule = 'structure:semantic'",
+    )
+    .bind(ids)
+    .fetch_all(conn)
+    .await?;
+    Ok(segments.into_iter().collect())
+}
+
+/// A document among its siblings.
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
+pub struct Sibling {
+    pub id: DocumentId,
+    pub position: Option<i32>,
+    /// It is one of [`segments`].
+    pub is_segment: bool,
+}
+
+impl Sibling {
+    pub fn place(&self) -> SiblingCursor {
+        SiblingCursor { position: sibling_position(self.position), id: self.id }
+    }
+}
+
+/// The columns of a [`Sibling`], from `documents d`.
+macro_rules! sibling {
+    () => {
+        "d.id, d.position, EXISTS (SELECT FROM node_origins o WHERE o.document_id = d.id AND o.rule = 'structure:semantic') AS is_segment"
+    };
+}
+
+/// These documents in the order of their ids here, whoever may read them.
+pub async fn line(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<Sibling>> {
+    sqlx::query_as(concat!(
+        "SELECT ",
+        sibling!(),
+        " FROM unnest($1::bigint[]) WITH ORDINALITY AS l(id, depth) JOIN documents d ON d.id = l.id ORDER BY l.depth"
+    ))
+    .bind(ids)
+    .fetch_all(conn)
+    .await
+}
+
+/// A side of a place among siblings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Before,
+    Behind,
+}
+
+impl Side {
+    /// The place that has all siblings on this side.
+    pub fn start(self) -> SiblingCursor {
+        match self {
+            Side::Before => SiblingCursor { position: i64::MAX, id: DocumentId(i64::MAX) },
+            Side::Behind => SiblingCursor { position: i64::MIN, id: DocumentId(0) },
+        }
+    }
+}
+
+/// The siblings on one side of a place, nearest first.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.0))]
-pub async fn before(
+pub async fn beside(
     conn: &mut PgConnection,
     scope: &Readable,
     parent: DocumentId,
     place: SiblingCursor,
+    side: Side,
     limit: i64,
-) -> sqlx::Result<Vec<DocumentId>> {
+) -> sqlx::Result<Vec<Sibling>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, parent);
     add(&mut arguments, place.position);
     add(&mut arguments, place.id);
     add(&mut arguments, limit);
-    sqlx::query_scalar_with(
-        concat!(
-            "SELECT d.id FROM documents d WHERE d.parent_id = $3 AND (coalesce(d.position::bigint, 2147483648), d.id) < ($4, $5) AND ",
-            readable!(),
-            " ORDER BY coalesce(d.position::bigint, 2147483648) DESC, d.id DESC LIMIT $6"
-        ),
-        arguments,
-    )
-    .persistent(false)
-    .fetch_all(conn)
-    .await
+    macro_rules! siblings {
+        ($lies:literal, $order:literal) => {
+            concat!(
+                "SELECT ",
+                sibling!(),
+                " FROM documents d WHERE d.parent_id = $3 AND (coalesce(d.position::bigint, 2147483648), d.id) ",
+                $lies,
+                " ($4, $5) AND ",
+                readable!(),
+                " ORDER BY coalesce(d.position::bigint, 2147483648) ",
+                $order,
+                ", d.id ",
+                $order,
+                " LIMIT $6"
+            )
+        };
+    }
+    let query = match side {
+        Side::Before => siblings!("<", "DESC"),
+        Side::Behind => siblings!(">", "ASC"),
+    };
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
 /// The links to a document after a cursor whose other end the scope covers: the link, its type, and where it comes from.

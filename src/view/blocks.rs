@@ -1,20 +1,29 @@
 //! Blocks, in the order of reading: a document's own, those of what is under it, and a list of names.
 use super::{Rules, html};
 use crate::usetype::Usetype;
+use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
+use std::{collections::HashMap, iter};
 use svc_client::wire::{BlockKind, DocumentResponse, Renderer, ViewBlock, ViewRow};
 
 /// The most bytes of a text that a block has.
 const LONGEST: usize = 256 << 10;
 /// In how many bytes of a record's text its fields are looked for.
 const NAMED: usize = 16 << 10;
-/// The most columns of a table, and rows of one table.
+/// How many colons behind the beginning of a name may be the one that ends it.
+const COLONS: usize = 4;
+/// The most columns of a table.
 const COLUMNS: usize = 100;
+/// How many bytes of HTML the texts of a page may have for each byte of theirs, and how many more.
+const GROWTH: usize = 10;
+const ROOM: usize = 1 << 20;
 
 /// A document with the place that it has in its file.
 pub struct Node {
     pub document: DocumentResponse,
     pub anchor: Value,
+    /// Ingestion put it between a container and its children, and no text begins with its title.
+    pub is_segment: bool,
 }
 
 impl Node {
@@ -32,23 +41,35 @@ impl Node {
         self.anchor["cells"].as_str().map(str::to_owned)
     }
 
-    fn is_record(&self) -> bool {
-        self.document.structured_content.get("record").is_some_and(Value::is_object)
+    /// What the row of a sheet holds.
+    fn record(&self) -> Option<&Map<String, Value>> {
+        self.document.structured_content.get("record").and_then(Value::as_object)
     }
 
-    /// What a record holds, in the order in which the beginning of its text names it.
-    fn record(&self) -> Option<Vec<(&str, &Value)>> {
-        let record = self.document.structured_content.get("record").and_then(Value::as_object)?;
+    /// What a record holds under a name.
+    fn value(&self, name: &str) -> Value {
+        self.record().and_then(|record| record.get(name)).cloned().unwrap_or_default()
+    }
+
+    /// The names of what a record holds, in the order in which the beginning of its text names it. What that does not name comes last.
+    fn names(&self) -> Vec<&str> {
+        let Some(record) = self.record() else { return Vec::new() };
         let text = &self.document.content;
         let text = &text[..text.floor_char_boundary(NAMED)];
-        let place = |name: &str| {
-            let begins = |at: &usize| *at == 0 || text[..*at].ends_with("; ");
-            text.match_indices(&format!("{name}: ")).map(|(at, _)| at).find(begins).unwrap_or(text.len())
-        };
-        let mut fields: Vec<(usize, &str, &Value)> =
-            record.iter().take(COLUMNS).map(|(name, value)| (place(name), name.as_str(), value)).collect();
-        fields.sort_by_key(|(place, ..)| *place);
-        Some(fields.into_iter().map(|(_, name, value)| (name, value)).collect())
+        let colons: Vec<usize> = text.match_indices(": ").map(|(at, _)| at).collect();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for begin in iter::once(0).chain(text.match_indices("; ").map(|(at, _)| at + 2)) {
+            let behind = colons.partition_point(|colon| *colon < begin);
+            // A name may hold colons itself.
+            for colon in colons.iter().skip(behind).take(COLONS) {
+                if let Some((name, _)) = record.get_key_value(&text[begin..*colon]) {
+                    places.entry(name).or_insert(begin);
+                }
+            }
+        }
+        let mut names: Vec<&str> = record.keys().map(String::as_str).collect();
+        names.sort_by_key(|name| places.get(name).copied().unwrap_or(text.len()));
+        names
     }
 
     fn said<'a>(&'a self, name: &str) -> Option<&'a str> {
@@ -102,7 +123,7 @@ impl Maker<'_> {
                 let said = if node.anchor["image"].is_null() { node.document.content.as_str() } else { "" };
                 [picture].into_iter().chain(self.text(node, said, renderer)).collect()
             }
-            Renderer::Record if node.is_record() => vec![self.record(node)],
+            Renderer::Record if node.record().is_some() => vec![self.record(node)],
             _ => self
                 .text(node, without_title(&node.document.content, &node.document.title), renderer)
                 .into_iter()
@@ -124,9 +145,8 @@ impl Maker<'_> {
     }
 
     fn record(&self, node: &Node) -> ViewBlock {
-        let fields = node.record().unwrap_or_default();
-        let columns = fields.iter().map(|(name, _)| (*name).to_owned()).collect();
-        let values = fields.into_iter().map(|(_, value)| value.clone()).collect();
+        let columns: Vec<String> = node.names().into_iter().map(str::to_owned).collect();
+        let values = columns.iter().map(|name| node.value(name)).collect();
         let row = ViewRow { document_id: node.document.id, cells: node.cells(), values };
         ViewBlock { columns, rows: vec![row], ..Self::block(BlockKind::Record, node) }
     }
@@ -157,7 +177,7 @@ impl Maker<'_> {
                 blocks.push(name(node));
                 continue;
             }
-            if node.is_record() && !document.content.is_empty() {
+            if node.record().is_some() && !document.content.is_empty() {
                 push_row(&mut blocks, node);
                 (heading, last) = (None, None);
                 continue;
@@ -185,7 +205,12 @@ impl Maker<'_> {
             }
             if !usetype.is_some_and(Usetype::is_leaf) {
                 blocks.push(self.heading(node, depth));
-                heading = Some((document.id, document.title.clone()));
+                heading = match heading.take() {
+                    Some((above, title)) if node.is_segment && document.parent_id == Some(above) => {
+                        Some((document.id, title))
+                    }
+                    _ => Some((document.id, document.title.clone())),
+                };
                 last = None;
             }
             let mut text = document.content.as_str();
@@ -239,31 +264,25 @@ fn name(node: &Node) -> ViewBlock {
     ViewBlock { title, usetype, ..Maker::block(BlockKind::Document, node) }
 }
 
-/// Adds a record to the table before it, if that has the same columns, or begins one.
+/// Adds a record to the table before it, or begins one.
 fn push_row(blocks: &mut Vec<ViewBlock>, node: &Node) {
-    let fields = node.record().unwrap_or_default();
-    let row = |values| ViewRow { document_id: node.document.id, cells: node.cells(), values };
-    let value = |name: &String| {
-        fields.iter().find(|(field, _)| field == name).map_or(Value::Null, |(_, value)| (*value).clone())
-    };
-    match blocks.last_mut().filter(|block| block.kind == BlockKind::Table) {
-        Some(table) => {
-            let new = fields.iter().map(|(name, _)| (*name).to_owned());
-            let new: Vec<String> = new.filter(|name| !table.columns.contains(name)).collect();
-            // A record lacks the columns that are empty in its row, so a table learns them as they come.
-            let room = COLUMNS.saturating_sub(table.columns.len());
-            table.columns.extend(new.into_iter().take(room));
-            let width = table.columns.len();
-            table.rows.iter_mut().for_each(|row| row.values.resize(width, Value::Null));
-            let values = table.columns.iter().map(value).collect();
-            table.rows.push(row(values));
-        }
-        None => {
-            let columns: Vec<String> = fields.iter().map(|(name, _)| (*name).to_owned()).collect();
-            let values = columns.iter().map(value).collect();
-            blocks.push(ViewBlock { columns, rows: vec![row(values)], ..Maker::block(BlockKind::Table, node) });
-        }
+    if blocks.last().is_none_or(|block| block.kind != BlockKind::Table) {
+        blocks.push(Maker::block(BlockKind::Table, node));
     }
+    let Some(table) = blocks.last_mut() else { return };
+    // A record lacks the columns that are empty in its row, so a table learns them as they come.
+    let room = COLUMNS.saturating_sub(table.columns.len());
+    if room > 0 {
+        let is_new = |name: &&str| table.columns.iter().all(|known| known != name);
+        let new: Vec<String> = node.names().into_iter().filter(is_new).take(room).map(str::to_owned).collect();
+        table.columns.extend(new);
+        let width = table.columns.len();
+        table.rows.iter_mut().for_each(|row| row.values.resize(width, Value::Null));
+    }
+    let values = table.columns.iter().map(|name| node.value(name)).collect();
+    table.rows.push(ViewRow { document_id: node.document.id, cells: node.cells(), values });
+    let shown = |record: &Map<String, Value>| table.columns.iter().filter(|name| record.contains_key(*name)).count();
+    table.cut |= node.record().is_some_and(|record| shown(record) < record.len());
 }
 
 /// Whether a text goes on in the next one: no blank line is between them in the file.
@@ -278,26 +297,34 @@ fn without_title<'a>(text: &'a str, title: &str) -> &'a str {
     let whole = text.trim_start_matches(['\n', '\r']);
     let (first, rest) = whole.split_once('\n').unwrap_or((whole, ""));
     let more = first.trim_start_matches('#').trim().strip_prefix(title.trim());
-    match more
-        .is_some_and(|more| more.is_empty() || first.starts_with('#') && more.starts_with(" (") && more.ends_with(')'))
-    {
+    let is_time = |more: &str| {
+        let time = more.strip_prefix(" (").and_then(|more| more.strip_suffix(')'));
+        first.starts_with('#') && time.is_some_and(|time| time.parse::<DateTime<Utc>>().is_ok())
+    };
+    match more.is_some_and(|more| more.is_empty() || is_time(more)) {
         true => rest.trim_start_matches(['\n', '\r']),
         false => text,
     }
 }
 
-/// Cuts what is too long for a page, and gives each text its HTML.
+/// Cuts what is too long for a page, and gives each text its HTML. Where the HTML of a page would be much longer than its texts, the last of these
+/// are shown as they are written.
 pub fn finish(blocks: &mut [ViewBlock]) {
+    let texts: usize = blocks.iter().filter_map(|block| block.text.as_ref()).map(|text| text.len().min(LONGEST)).sum();
+    let mut room = ROOM.saturating_add(GROWTH.saturating_mul(texts));
     for block in blocks {
         let Some(text) = &mut block.text else { continue };
         if text.len() > LONGEST {
             text.truncate(text.floor_char_boundary(LONGEST));
             block.cut = true;
         }
-        block.html = Some(match block.kind {
-            BlockKind::Markdown => html::markdown(text),
-            _ => html::plain(text),
-        });
+        let marked = match block.kind {
+            BlockKind::Markdown => Some(html::markdown(text)).filter(|shown| shown.len() <= room),
+            _ => None,
+        };
+        let shown = marked.unwrap_or_else(|| html::plain(text));
+        room = room.saturating_sub(shown.len());
+        block.html = Some(shown);
     }
 }
 
@@ -312,4 +339,42 @@ pub fn fields(document: &DocumentResponse, show: &[svc_client::wire::ShownField]
         Some(svc_client::wire::ViewField { name: name.to_owned(), value })
     };
     show.iter().filter_map(|shown| field(shown.as_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_line_that_says_no_more_than_the_title_is_taken_off_a_text() {
+        for (text, title, expected) in [
+            ("# Release 4\n\nInstall it so.", "Release 4", "Install it so."),
+            ("Release 4\n\nInstall it so.", " Release 4 ", "Install it so."),
+            ("## Ann (2024-05-01T10:00:00Z)\n\nHello.", "Ann", "Hello."),
+            ("## Ann (2024-05-01T10:00:00.250Z)\n\nHello.", "Ann", "Hello."),
+        ] {
+            assert_eq!(without_title(text, title), expected, "{text}");
+        }
+        for (text, title) in [
+            ("# Release 4 (withdrawn)\n\nInstall it so.", "Release 4"),
+            ("# Release 4 (2024-05-01)\n\nInstall it so.", "Release 4"),
+            ("Ann (2024-05-01T10:00:00Z)\n\nHello.", "Ann"),
+            ("# Release 40\n\nInstall it so.", "Release 4"),
+        ] {
+            assert_eq!(without_title(text, title), text);
+        }
+    }
+
+    #[test]
+    fn a_page_of_texts_whose_html_is_much_longer_shows_the_rest_of_them_as_they_are_written() {
+        let text = format!("{}\n\n[a]: https://example.org/{}\n", "[a] ".repeat(90), "x".repeat(1000));
+        let block = serde_json::json!({"kind": "markdown", "document_id": 1, "text": text});
+        let mut blocks: Vec<ViewBlock> = vec![serde_json::from_value(block).unwrap(); 200];
+        finish(&mut blocks);
+        let html: Vec<&str> = blocks.iter().map(|block| block.html.as_deref().unwrap()).collect();
+        assert!(html[0].contains("<a href=") && html[199].starts_with("<pre"), "{} and {}", html[0], html[199]);
+        let (all, texts) = (html.concat().len(), 200 * text.len());
+        assert!(all <= ROOM + (GROWTH + 1) * texts, "{all} bytes of {texts}");
+        assert!(blocks.iter().all(|block| !block.cut && block.text.as_ref() == Some(&text)));
+    }
 }

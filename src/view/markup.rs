@@ -1,9 +1,11 @@
 //! Views as HTML, for the pages of the console and for `GET /view/{id}`. What a text says comes as HTML that is safe to show
 //! (`ViewBlock::html`); everything else is escaped here.
-use chrono::{DateTime, NaiveDateTime, NaiveTime, Utc};
+use chrono::{DateTime, NaiveDateTime, NaiveTime, Timelike, Utc};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
-use svc_client::wire::{BlockKind, Crumb, LinksMode, ViewBlock, ViewLink, ViewResponse, ViewRow, ViewSource};
+use svc_client::wire::{
+    BlockKind, Crumb, LinksMode, ShownField, ViewBlock, ViewField, ViewLink, ViewResponse, ViewRow, ViewSource,
+};
 
 /// The longest value of a cell that a table shows.
 const LONGEST: usize = 500;
@@ -57,7 +59,7 @@ fn one(block: &ViewBlock, bytes: Bytes) -> Markup {
             h3 .turn id={ "d" (block.document_id) } {
                 a href=(to) { bdi { (block.speaker.as_deref().unwrap_or_default()) } }
                 @if let Some(role) = &block.role { " " small { (role) } }
-                @if let Some(time) = block.time { " " small { (time.format("%Y-%m-%d %H:%M:%S")) } }
+                @if let Some(time) = block.time { " " small { (time.format("%Y-%m-%d %H:%M:%S UTC")) } }
             }
         },
         BlockKind::Table => table(block),
@@ -102,6 +104,7 @@ fn table(block: &ViewBlock) -> Markup {
                 @for value in &row.values { td .num[value.is_number()] { bdi { (short(&said(value), LONGEST)) } } }
             } } }
         } }
+        @if block.cut { p .dim { "The rows have more columns; the page of a row has all of its fields." } }
     }
 }
 
@@ -111,8 +114,17 @@ fn place(row: &ViewRow) -> String {
     cells.map_or_else(|| row.document_id.to_string(), str::to_owned)
 }
 
-/// A value as a person writes it: a time without what nobody reads of it.
-pub fn said(value: &Value) -> String {
+/// What a field of a document says. Of the service's own times nobody reads the seconds.
+pub fn field(field: &ViewField) -> String {
+    let is_own = matches!(field.name.parse(), Ok(ShownField::CreatedAt | ShownField::UpdatedAt));
+    match field.value.as_str().filter(|_| is_own).and_then(|text| text.parse::<DateTime<Utc>>().ok()) {
+        Some(at) => at.format("%Y-%m-%d %H:%M UTC").to_string(),
+        None => said(&field.value),
+    }
+}
+
+/// A value as a person writes it.
+fn said(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => time(text).unwrap_or_else(|| text.clone()),
@@ -120,16 +132,18 @@ pub fn said(value: &Value) -> String {
     }
 }
 
-/// A time as a day, or as a day with hours and minutes.
+/// A time as a day, or as a day with hours and minutes, and with seconds if it has any.
 fn time(text: &str) -> Option<String> {
     let (at, zone) = match text.parse::<DateTime<Utc>>() {
         Ok(at) => (at.naive_utc(), " UTC"),
         Err(_) => (text.parse::<NaiveDateTime>().ok()?, ""),
     };
-    Some(match at.time() == NaiveTime::MIN && zone.is_empty() {
-        true => at.format("%Y-%m-%d").to_string(),
-        false => format!("{}{zone}", at.format("%Y-%m-%d %H:%M")),
-    })
+    let format = match at.time() {
+        time if time == NaiveTime::MIN && zone.is_empty() => "%Y-%m-%d",
+        time if time.second() == 0 && time.nanosecond() == 0 => "%Y-%m-%d %H:%M",
+        _ => "%Y-%m-%d %H:%M:%S%.f",
+    };
+    Some(format!("{}{zone}", at.format(format)))
 }
 
 /// A text of at most so many characters.
@@ -206,9 +220,10 @@ pub fn page(shown: &ViewResponse) -> String {
             body { main {
                 nav aria-label="Breadcrumbs" { (crumbs(&shown.breadcrumbs)) }
                 h1 { bdi { (title) } }
+                @for warning in &shown.warnings { p role="status" { bdi { (warning) } } }
                 dl {
                     @if let Some(source) = source { dt { "From" } dd { bdi { (source.title) } ", " (anchor(source, bytes)) } }
-                    @for field in &shown.fields { dt { (field.name.replace('_', " ")) } dd { bdi { (said(&field.value)) } } }
+                    @for field in &shown.fields { dt { (field.name.replace('_', " ")) } dd { bdi { (self::field(field)) } } }
                 }
                 article {
                     (self::shown(&shown.blocks, source, bytes))
@@ -222,4 +237,33 @@ pub fn page(shown: &ViewResponse) -> String {
         }
     };
     page.into_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_time_is_said_with_all_that_tells_it_from_others() {
+        for (value, expected) in [
+            (json!("2026-03-01T10:00:05"), "2026-03-01 10:00:05"),
+            (json!("2026-03-01T10:00:00"), "2026-03-01 10:00"),
+            (json!("2026-03-01T00:00:00"), "2026-03-01"),
+            (json!("2026-03-01T00:00:01"), "2026-03-01 00:00:01"),
+            (json!("2026-03-01T10:00:05.25Z"), "2026-03-01 10:00:05.250 UTC"),
+            (json!("2026-03-01T10:00:00.5"), "2026-03-01 10:00:00.500"),
+            (json!("2026-03-01T00:00:00Z"), "2026-03-01 00:00 UTC"),
+            (json!("on 2026-03-01"), "on 2026-03-01"),
+            (json!(5), "5"),
+            (json!(null), ""),
+        ] {
+            assert_eq!(said(&value), expected, "{value}");
+        }
+        let of = |name: &str| field(&ViewField { name: name.to_owned(), value: json!("2026-03-01T10:00:05.25Z") });
+        assert_eq!(
+            ["created_at", "updated_at", "event_time"].map(of),
+            ["2026-03-01 10:00 UTC", "2026-03-01 10:00 UTC", "2026-03-01 10:00:05.250 UTC"]
+        );
+    }
 }

@@ -52,7 +52,7 @@ pub struct Role {
     pub reap: Duration,
     /// Whether to end when the queue is empty.
     pub drain: bool,
-    /// End after this many tasks.
+    /// End after this many tasks, not counting those put off.
     pub max_tasks: Option<u64>,
 }
 
@@ -93,10 +93,9 @@ pub struct RunningWorker {
 }
 
 /// How many tasks of models run at once. While some wait for the database, others keep each of the model's threads busy, and two more have their
-/// texts ready; a runner's threads are unknown here. Half of the connections are left to other tasks.
-fn model_permits(tools: &Tools) -> usize {
-    let threads = tools.beside().map_or(1, |engine| engine.info().threads);
-    (threads + 2).min(tools.settings.database_pool_size / 2).max(2)
+/// texts ready. Half of the connections are left to other tasks.
+fn model_permits(threads: usize, connections: usize) -> usize {
+    (threads + 2).min(connections / 2).max(2)
 }
 
 impl RunningWorker {
@@ -105,17 +104,24 @@ impl RunningWorker {
         let options = store::database::guarded(options, role.lease);
         tools.look_at_moves().await;
         tools.follow_moves();
+        if let Some(to) = tools.serving.served().and_then(|served| served.coming) {
+            moving::offer(&tools, &tools.types, &to).await;
+        }
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        // A runner's threads are unknown here.
+        let threads = tools.beside().map_or(1, |engine| engine.info().threads);
         // Readers are separate processes, and the model has its own threads.
         // Who asks by batches does nothing else, and waits for no answer.
         let batches = tools.batching.is_some();
         let permits = |lane, most| if tools.types.use_lane(lane) && (!batches || lane == Lane::Llm) { most } else { 0 };
         let permits = Permits {
             cpu: permits(Lane::Cpu, cores),
-            model: permits(Lane::Model, model_permits(&tools)),
+            model: permits(Lane::Model, model_permits(threads, tools.settings.database_pool_size)),
             llm: permits(Lane::Llm, if batches { BATCH_PERMITS } else { tools.settings.llm_concurrency }),
             io: permits(Lane::Io, 8),
         };
+        // A drain that put off what waits for its turn would end without it.
+        let tools = if role.drain { tools } else { tools.with_model_permits(permits.model) };
         let mut settings = WorkerSettings::new(role.worker_id.clone(), permits);
         settings.poll = role.poll;
         settings.heartbeat = role.heartbeat;
@@ -130,8 +136,14 @@ impl RunningWorker {
             badges: role.badges.clone(),
             strict: role.strict_badges,
             holds_folder: role.holds_folder,
-            task_types: tools.types.names_in(batches.then_some(Lane::Llm)).map(str::to_owned).collect(),
+            task_types: Vec::new(),
             lease: role.lease,
+        };
+        // Which task types have a handler here changes while vectors are moved.
+        let (types, only, unnamed) = (tools.types.clone(), batches.then_some(Lane::Llm), row.clone());
+        let named = move || {
+            let task_types = types.names_in(only).map(str::to_owned).collect();
+            WorkerRow { task_types, ..unnamed.clone() }
         };
         let claimer = role.claimer();
         let sending = webhooks::start(tools.pool.clone(), &tools.settings);
@@ -148,10 +160,10 @@ impl RunningWorker {
             take_along: role.max_tasks.is_none(),
         };
         let queue = queue::PgQueue::new(&tools, claimer, deadline, retention);
-        let heart = heart::factory(options.clone(), row.clone());
+        let heart = heart::factory(options.clone(), pool.clone(), named);
         let building = (!batches).then(|| building::start((*tools).clone()));
         let indexing = (!batches).then(|| indexing::start(pool.clone()));
-        let moving = (!batches).then(|| moving::start((*tools).clone()));
+        let moving = (!batches).then(|| moving::start((*tools).clone(), tools.types.clone()));
         let settling = settling::start((*tools).clone(), tools.settling.clone());
         let telling = load::keep_told(&tools.load, pool.clone());
         let sharing = tools.sharing.clone();
@@ -187,6 +199,19 @@ impl RunningWorker {
         };
         if let Err(error) = signed_off.await {
             tracing::warn!(error = %error, "the worker could not sign off; its row will expire");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs/operations.md and the setting SVC_DATABASE_POOL_SIZE say this too.
+    #[test]
+    fn a_model_has_two_tasks_more_than_threads_and_at_most_half_of_the_connections() {
+        for (threads, connections, tasks) in [(8, 20, 10), (8, 12, 6), (32, 16, 8), (1, 16, 3), (4, 2, 2)] {
+            assert_eq!(model_permits(threads, connections), tasks, "{threads} threads, {connections} connections");
         }
     }
 }

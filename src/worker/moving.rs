@@ -6,7 +6,7 @@ use crate::{
         queueing::{Queueing, Work},
         tasks::{
             reembed::{MODEL, PAGE, TOKENS},
-            types::REEMBED,
+            types::{REEMBED, TaskTypes},
         },
     },
     store::{
@@ -39,10 +39,10 @@ const FEW: i64 = 1_000;
 const PRIORITY: i32 = -100;
 
 /// Moves vectors whenever there are some to move, until it is aborted.
-pub fn start(core: Core) -> JoinHandle<()> {
+pub fn start(core: Core, types: TaskTypes) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
-            let pause = match step(&core).await {
+            let pause = match step(&core, &types).await {
                 Ok(pause) => pause,
                 Err(error) => {
                     tracing::warn!(%error, "the move to another model waits; it goes on soon");
@@ -55,7 +55,7 @@ pub fn start(core: Core) -> JoinHandle<()> {
 }
 
 /// Does what is due now. Returns how long to wait for the next step.
-async fn step(core: &Core) -> sqlx::Result<Duration> {
+async fn step(core: &Core, types: &TaskTypes) -> sqlx::Result<Duration> {
     let last = model_moves::read(&mut *core.pool.acquire().await?).await?;
     let Some(last) = last.filter(|last| !matches!(last.state.0, ModelMoveState::Done | ModelMoveState::Cancelled))
     else {
@@ -63,8 +63,10 @@ async fn step(core: &Core) -> sqlx::Result<Duration> {
     };
     let is_called_off = last.state.0 == ModelMoveState::Cancelling;
     let has_index = is_called_off || reindex::has_index(&mut *core.pool.acquire().await?, &last.to_model).await?;
-    if !has_index && let Some(width) = width(core, &last.to_model).await {
-        reindex::add_index_of_move(&core.pool, &last.to_model, width).await?;
+    offer(core, types, &last.to_model).await;
+    // A runner is asked here, since nobody else may: where nothing is to be embedded, no task does.
+    if !has_index && let Some(model) = core.model_named(&last.to_model).await {
+        reindex::add_index_of_move(&core.pool, &last.to_model, model.native_width()).await?;
     }
     // No document moves until this commits, because each task gets the region of its document's place.
     let mut tx = transaction::begin_creating(&core.pool).await?;
@@ -89,16 +91,12 @@ async fn step(core: &Core) -> sqlx::Result<Duration> {
     }
 }
 
-/// The width of a model, if this process has it. A runner is asked, since nobody else may: where nothing is to be embedded, no task does.
-async fn width(core: &Core, model: &str) -> Option<usize> {
-    for embedder in core.coming.iter().chain(&core.embedder) {
-        if let Ok(known) = embedder.model().await
-            && known.identity() == model
-        {
-            return Some(known.native_width());
-        }
+/// Has a process whose settings name no coming model take the tasks of a move for as long as its own model is the one to which vectors are moved: once
+/// that serves, the settings may name it alone while its last vectors are still to be made.
+pub async fn offer(core: &Core, types: &TaskTypes, to: &str) {
+    if core.coming.is_none() {
+        types.set_coming(core.model_named(to).await.is_some());
     }
-    None
 }
 
 /// Gives the next documents to tasks, as far as there is room for these; says whether it did. After the last ones it begins the next pass, or lets

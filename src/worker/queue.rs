@@ -14,6 +14,7 @@ use crate::{
     store::{
         self,
         growth::Timed,
+        indexes::SearchIndex,
         kept::KeptConnections,
         leases::Held,
         tasks::{Claimer, Failed},
@@ -49,8 +50,17 @@ const REPAIR: Duration = Duration::from_secs(50);
 
 /// The time between two looks of the fleet for objects that nothing names. There are few, so it may be long.
 const SWEEP_OBJECTS: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long a look has the turn before it is over; one that was cut off is made again after this time.
+const SWEEPING: Duration = Duration::from_secs(24 * 3600);
 /// The turn by which one worker of the fleet takes that look.
 const SWEEP_TURN: &str = "sweep_objects";
+
+/// The time between two looks of the fleet for terms that no document has any more. Each look reads the terms of all indexes.
+const PURGE_TERMS: Duration = Duration::from_secs(24 * 3600);
+/// How long a look has the turn; one that was cut off, or kept out by writers, is made again after this time.
+const PURGING_TERMS: Duration = Duration::from_secs(3600);
+/// The turn by which one worker of the fleet takes that look.
+const TERMS_TURN: &str = "purge_terms";
 
 pub struct PgQueue {
     core: Core,
@@ -104,8 +114,12 @@ async fn tidy_objects(core: Core) {
         }
     }
     let swept = async {
-        let taken = store::upkeep::take_turn(&mut *pool.acquire().await?, SWEEP_TURN, SWEEP_OBJECTS).await?;
-        if taken { blobs.sweep(pool).await } else { Ok(0) }
+        if !store::upkeep::begin_turn(&mut *pool.acquire().await?, SWEEP_TURN, SWEEP_OBJECTS, SWEEPING).await? {
+            return Ok(0);
+        }
+        let noted = blobs.sweep(pool).await?;
+        store::upkeep::keep_turn(&mut *pool.acquire().await?, SWEEP_TURN).await?;
+        Ok::<_, BlobError>(noted)
     };
     match swept.await {
         Ok(0) => {}
@@ -296,7 +310,7 @@ impl PgQueue {
         }
         let indexes = store::indexes::list(&mut conn, IndexId(0), 1000).await?;
         drop(conn);
-        for index in indexes {
+        for index in &indexes {
             match bm25::compact(&self.pool, index.id).await {
                 Ok(compaction) if compaction.sealed_postings > 0 => {
                     tracing::debug!(index = index.name, postings = compaction.sealed_postings, "compacted");
@@ -307,7 +321,37 @@ impl PgQueue {
                 }
             }
         }
+        self.purge_terms(&indexes).await?;
         Ok(forgotten > 0)
+    }
+
+    /// Takes the terms that no document has any more out of these indexes, if it is time to.
+    async fn purge_terms(&self, indexes: &[SearchIndex]) -> sqlx::Result<()> {
+        let mut conn = self.pool.acquire().await?;
+        if !store::upkeep::begin_turn(&mut conn, TERMS_TURN, PURGE_TERMS, PURGING_TERMS).await? {
+            return Ok(());
+        }
+        drop(conn);
+        let mut is_done = true;
+        for index in indexes {
+            match bm25::purge_terms(&self.pool, index.id).await {
+                Ok(purged) => {
+                    is_done &= !purged.busy;
+                    if purged.terms > 0 {
+                        self.core.postings.forget_term_ids();
+                        tracing::debug!(index = index.name, terms = purged.terms, "purged terms that no document has");
+                    }
+                }
+                Err(error) => {
+                    is_done = false;
+                    tracing::warn!(index = index.name, %error, "terms could not be purged; the next look tries again");
+                }
+            }
+        }
+        if is_done {
+            store::upkeep::keep_turn(&mut *self.pool.acquire().await?, TERMS_TURN).await?;
+        }
+        Ok(())
     }
 }
 
@@ -365,6 +409,9 @@ impl Queue for PgQueue {
         let (failed, root_id) = self.record_failure(grant, failure).await.map_err(PortError::new)?;
         if let Some(root_id) = root_id {
             settle::settle_or_leave(&self.core, root_id).await;
+        } else if failed == Failed::Retry {
+            // A reprocess may have waited for this attempt, and goes before the next one.
+            self.settling.spawn(reprocess::sweep_root(self.core.clone(), grant.root_id));
         }
         Ok(failed != Failed::NotOurs)
     }

@@ -28,18 +28,14 @@ pub async fn log(pool: &PgPool, every: Duration) -> sqlx::Result<()> {
                 badge,
                 tasks,
                 oldest_seconds,
-                "no living worker answers to this badge: start one with `svc-worker --badge`"
+                "no living worker answers to this badge: start one with `svc-worker --badge` and its name"
             ),
         }
         unserved.push(Unserved { what: "badge", name: badge, tasks, seconds: oldest_seconds });
     }
     for (task_type, tasks, oldest_seconds) in store::queue::unserved_types(&mut conn).await? {
-        tracing::error!(
-            task_type,
-            tasks,
-            oldest_seconds,
-            "no living worker can run this task type: start svc-worker, of the version that queued it"
-        );
+        let remedy = store::admin::who_runs(&task_type);
+        tracing::error!(task_type, tasks, oldest_seconds, "no living worker can run this task type: {remedy}");
         unserved.push(Unserved { what: "task_type", name: task_type, tasks, seconds: oldest_seconds });
     }
     store::events::unserved(&mut conn, &unserved).await?;

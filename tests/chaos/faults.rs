@@ -68,12 +68,24 @@ pub struct Fleet {
     pub database: EmbeddedPostgres,
     pub counts: BTreeMap<Fault, u32>,
     proxy: Proxy,
-    workers: Vec<(Child, usize)>,
+    workers: Workers,
     started: usize,
     data_dir: PathBuf,
     disk: Option<Disk>,
     broker: Option<Broker>,
     is_long: bool,
+}
+
+/// The processes, each with its slot. They end with the test, however it ends.
+struct Workers(Vec<(Child, usize)>);
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for (worker, _) in &mut self.0 {
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+    }
 }
 
 impl Fleet {
@@ -93,7 +105,7 @@ impl Fleet {
             database,
             counts: BTreeMap::new(),
             proxy,
-            workers: Vec::new(),
+            workers: Workers(Vec::new()),
             started: 0,
             data_dir: data_dir.to_owned(),
             disk,
@@ -102,7 +114,7 @@ impl Fleet {
         };
         for slot in 0..WORKERS {
             let worker = fleet.spawn(slot);
-            fleet.workers.push((worker, slot));
+            fleet.workers.0.push((worker, slot));
         }
         fleet
     }
@@ -192,7 +204,7 @@ impl Fleet {
             }
             Fault::ExhaustConnections => {
                 let mut held = Vec::new();
-                for _ in 0..100 {
+                for _ in 0..1000 {
                     match PgConnection::connect_with(&self.options).await {
                         Ok(conn) => held.push(conn),
                         Err(_) => break,
@@ -223,7 +235,7 @@ impl Fleet {
     }
 
     async fn stop(&self, slot: usize, time: Duration) {
-        let pid = Pid::from_child(&self.workers[slot].0);
+        let pid = Pid::from_child(&self.workers.0[slot].0);
         let _ = kill_process(pid, Signal::STOP);
         tokio::time::sleep(time).await;
         let _ = kill_process(pid, Signal::CONT);
@@ -268,27 +280,35 @@ impl Fleet {
     }
 
     fn kill(&mut self, slot: usize) {
-        let worker = &mut self.workers[slot].0;
+        let worker = &mut self.workers.0[slot].0;
         let _ = worker.kill();
         let _ = worker.wait();
-        self.workers[slot].0 = self.spawn(slot);
+        self.workers.0[slot].0 = self.spawn(slot);
     }
 
     /// Restarts what ended, as the operator of a fleet would.
     pub fn revive(&mut self) {
         for slot in 0..WORKERS {
-            if !matches!(self.workers[slot].0.try_wait(), Ok(None)) {
-                self.workers[slot].0 = self.spawn(slot);
+            if !matches!(self.workers.0[slot].0.try_wait(), Ok(None)) {
+                self.workers.0[slot].0 = self.spawn(slot);
             }
         }
     }
 
+    /// How the database is, who is connected to it, and what was done to it.
+    pub async fn database_text(&self) -> String {
+        let sessions = async {
+            let mut conn = PgConnection::connect_with(&self.database.superuser_options()).await?;
+            let sessions = "SELECT string_agg(concat_ws(' ', pid, usename, application_name, state, wait_event, left(query, 80)), E'\\n' ORDER BY pid) FROM pg_stat_activity";
+            sqlx::query_scalar::<_, String>(sessions).fetch_one(&mut conn).await
+        };
+        let sessions = sessions.await.unwrap_or_else(|error| format!("no answer: {error}"));
+        let state = self.database.state().borrow().clone();
+        format!("the database: {state:?}; done: {:?}; its sessions:\n{sessions}", self.counts)
+    }
+
     /// Ends the workers and gives the database back.
-    pub fn end(mut self) -> EmbeddedPostgres {
-        for (worker, _) in &mut self.workers {
-            let _ = worker.kill();
-            let _ = worker.wait();
-        }
+    pub fn end(self) -> EmbeddedPostgres {
         self.database
     }
 }

@@ -1,5 +1,8 @@
 //! A producer of the bulk feed, where there is a broker: what it was told has arrived must have one outcome in the end.
-use crate::support::{TOKEN, broker, http};
+use crate::{
+    faults::Fleet,
+    support::{TOKEN, broker, http},
+};
 use lapin::{
     BasicProperties, Channel, Confirmation, Connection, ConnectionProperties,
     options::{BasicPublishOptions, ConfirmSelectOptions},
@@ -80,13 +83,16 @@ async fn sent(address: SocketAddr, open: &mut Option<(Connection, Channel)>, num
 }
 
 /// Waits until every message has an outcome, and checks that it is the one that it must have; returns the documents that are of messages.
-pub async fn check(pool: &sqlx::PgPool, messages: usize, patience: Duration) -> Vec<i64> {
+pub async fn check(pool: &sqlx::PgPool, fleet: &mut Fleet, messages: usize, patience: Duration) -> Vec<i64> {
     let begun = std::time::Instant::now();
     loop {
+        fleet.revive();
         let known: Result<i64, _> = sqlx::query_scalar("SELECT count(*) FROM bulk_message").fetch_one(pool).await;
         match known {
             Ok(known) if known as usize >= messages => break,
-            _ if begun.elapsed() > patience => panic!("of {messages} messages only {known:?} have an outcome"),
+            _ if begun.elapsed() > patience => {
+                panic!("of {messages} messages only {known:?} have an outcome; {}", fleet.database_text().await)
+            }
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }

@@ -55,6 +55,7 @@ pub async fn run(seed: u64, time: Duration) {
     }
     let at = broker.as_ref().map(|broker| broker.address);
     let app = serve(&folder, &options, at).await;
+    support::transitions::hold(&app.service.pool).await;
     // This folder is on the disk that fills up.
     let data_dir = folder.0.join("disk/data");
     let mut fleet = Fleet::start(database, &data_dir, disk, broker, time).await;
@@ -79,9 +80,9 @@ pub async fn run(seed: u64, time: Duration) {
     let Uploaded { stored, refused, deleted, reprocessed } = uploads.await.unwrap();
     let misdeeds = rude.stop().await;
     println!("chaos: rude clients {:?}", misdeeds.counts);
-    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(2).connect_lazy_with(options);
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
     let of_messages = match messages {
-        Some(messages) => feed::check(&pool, messages.await.unwrap(), PATIENCE).await,
+        Some(messages) => feed::check(&pool, &mut fleet, messages.await.unwrap(), PATIENCE).await,
         None => Vec::new(),
     };
     drain(&pool, &mut fleet).await;
@@ -222,7 +223,10 @@ async fn drain(pool: &sqlx::PgPool, fleet: &mut Fleet) {
         .await;
         match open {
             Ok(0) => return,
-            _ if start.elapsed() > PATIENCE => panic!("not drained: {open:?}\n{}", support::queue_text(pool).await),
+            _ if start.elapsed() > PATIENCE => {
+                let queue = if open.is_ok() { support::queue_text(pool).await } else { String::new() };
+                panic!("not drained: {open:?}; {}\n{queue}", fleet.database_text().await)
+            }
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }

@@ -183,8 +183,9 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
                         naive.path[&id].last().map_or(0, |parent| naive.guard(*parent)),
                         to.map_or(0, |to| naive.guard(to)),
                     );
-                    let is_other = moves::relocate(&mut tx, &from, under.as_ref()).await.unwrap();
-                    assert_eq!(is_other, guards.0 != guards.1, "whether others may read {id} under {to:?}");
+                    let moved = moves::relocate(&mut tx, &from, under.as_ref()).await.unwrap();
+                    let is_other = guards.0 != guards.1;
+                    assert_eq!(moved.has_other_readers, is_other, "whether others may read {id} under {to:?}");
                     tx.commit().await.unwrap();
                     let line = to.map_or(Vec::new(), |to| naive.line(to));
                     let depth = naive.path[&id].len();

@@ -7,6 +7,7 @@ use crate::{
     queue::{node, task},
     support::{self, TOKEN, TestApp, Wish, invariants, sample, until},
 };
+use chrono::{DateTime, Utc};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     process::{Command, Output, Stdio},
@@ -14,6 +15,7 @@ use std::{
 };
 use svc::store::{
     tasks::{self, Claimer, NewTask},
+    upkeep,
     word::Word,
     workers::{self, WorkerRow},
 };
@@ -21,8 +23,8 @@ use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
 use svc_client::{
     Failure,
     wire::{
-        BlockedBy, DocumentPath, ErrorType, FrontierResponse, PageQuery, Settled, TaskPath, TaskQuery, TaskStatus,
-        TaskTypePath,
+        BlockedBy, DocumentPath, ErrorType, FindingKind, FrontierResponse, PageQuery, Settled, TaskPath, TaskQuery,
+        TaskStatus, TaskTypePath,
     },
 };
 use svc_ids::{DocumentId, RootId, TaskId};
@@ -136,7 +138,7 @@ async fn every_unfinished_task_says_what_it_waits_for() {
     let failure = TaskFailure::retryable("x", "y");
     tasks::fail(&mut conn, &held[0], &failure, "w", Duration::from_secs(3600)).await.unwrap();
     let blockage = app.client.read_task(TaskPath { id: whole.0 }).await.unwrap().blocked_by.unwrap();
-    assert!(blockage.reason == BlockedBy::Backoff && blockage.until.unwrap() > chrono::Utc::now());
+    assert!(blockage.reason == BlockedBy::Backoff && blockage.until.unwrap() > Utc::now());
 
     // The list filters by all of these, and pages.
     let ids = |page: svc_client::wire::TaskPage| page.tasks.into_iter().map(|task| TaskId(task.id)).collect::<Vec<_>>();
@@ -268,7 +270,9 @@ async fn the_doctor_names_what_is_wrong_and_ends_with_1() {
     // This runs its statements in this process too.
     let mut conn = app.pool.acquire().await.unwrap();
     let (patience, outside) = (Duration::from_secs(60), svc::store::admin::Outside::default());
-    svc::store::admin::findings(&mut conn, patience, patience, outside).await.unwrap();
+    let found = svc::store::admin::findings(&mut conn, patience, patience, outside).await.unwrap();
+    let without_badge = found.iter().find(|finding| finding.kind == FindingKind::Unserved).unwrap();
+    assert!(without_badge.remedy.ends_with("without a badge: svc-worker"), "{without_badge:?}");
     drop(conn);
     svc::store::database::try_room(&app.pool).await.unwrap();
     pretend(&app, "w", &["cpu"], false).await;
@@ -299,6 +303,8 @@ async fn the_doctor_names_what_is_wrong_and_ends_with_1() {
         };
         assert!(kinds.iter().any(named), "{kind} is not in {text}");
     }
+    let with_badge = kinds.iter().find(|finding| finding["about"] == "tpu").unwrap();
+    assert!(with_badge["remedy"].as_str().unwrap().ends_with("svc-worker --badge tpu"), "{with_badge}");
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }
@@ -320,6 +326,15 @@ async fn the_doctor_tells_a_stall_from_a_queue_that_moves() {
     assert!(!healthy && text.contains(r#""kind":"stalled","about":"test","tasks":3"#), "{text}");
     let grant = claim(&app, 1).await.remove(0);
     assert!(found().await.0, "one is at work");
+    let away = TaskFailure::away("language_model_away", "nobody answers");
+    let mut conn = app.pool.acquire().await.unwrap();
+    assert!(upkeep::put_off(&mut conn, &grant, &away, Duration::from_secs(600)).await.unwrap());
+    assert!(found().await.0, "the others are left alone until what they need is back");
+    let then = "UPDATE task_queue SET retry_after = now() - interval '1 hour' WHERE put_off_code IS NOT NULL";
+    sqlx::query(then).execute(&mut *conn).await.unwrap();
+    drop(conn);
+    assert!(!found().await.0, "it was due long ago");
+    let grant = claim(&app, 1).await.remove(0);
     let failure = TaskFailure::permanent("x", "y");
     tasks::fail(&mut app.pool.acquire().await.unwrap(), &grant, &failure, "w", Duration::ZERO).await.unwrap();
     assert!(found().await.0, "one ended");
@@ -327,10 +342,9 @@ async fn the_doctor_tells_a_stall_from_a_queue_that_moves() {
     app.end().await;
 }
 
-#[tokio::test]
-async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
-    let app = TestApp::start().await;
-    let (id, path) = node(&app, None).await;
+/// Queues a task of a type that this version does not know.
+async fn task_from_the_future(app: &TestApp) -> TaskId {
+    let (id, path) = node(app, None).await;
     let task = NewTask {
         task_type: "from_the_future",
         lane: Lane::Cpu,
@@ -345,7 +359,36 @@ async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
         priority: 0,
         traceparent: None,
     };
-    let task = tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &task).await.unwrap();
+    tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &task).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_task_that_only_another_worker_can_run_is_due_for_it_sooner_than_one_that_none_can() {
+    let app = TestApp::start().await;
+    let task = task_from_the_future(&app).await;
+    let is_long = async |since: DateTime<Utc>| {
+        let is_long = "SELECT retry_after - $2 > interval '20 s' FROM task_queue WHERE id = $1 AND retry_after > $2 AND put_off_code = 'no_handler'";
+        until("the task to be put off", async || {
+            sqlx::query_scalar::<_, bool>(is_long).bind(task).bind(since).fetch_optional(&app.pool).await.unwrap()
+        })
+        .await
+    };
+    let created = "SELECT created_at FROM task_queue WHERE id = $1";
+    let created: DateTime<Utc> = sqlx::query_scalar(created).bind(task).fetch_one(&app.pool).await.unwrap();
+    assert!(is_long(created).await, "no worker can run it");
+    let newer = WorkerRow { task_types: vec!["from_the_future".to_owned()], ..worker_row("newer") };
+    workers::beat(&mut app.pool.acquire().await.unwrap(), &newer, &serde_json::json!({})).await.unwrap();
+    let due = "UPDATE task_queue SET retry_after = clock_timestamp() WHERE id = $1 RETURNING retry_after";
+    let due: DateTime<Utc> = sqlx::query_scalar(due).bind(task).fetch_one(&app.pool).await.unwrap();
+    assert!(!is_long(due).await, "another worker can");
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
+    let app = TestApp::start().await;
+    let task = task_from_the_future(&app).await;
     let put_off = until("the task to be put off", async || {
         let task = app.client.read_task(TaskPath { id: task.0 }).await.unwrap();
         task.retry_after.is_some().then_some(task)

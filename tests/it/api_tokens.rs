@@ -163,6 +163,23 @@ async fn a_rotated_token_goes_on_for_its_grace_time() {
 }
 
 #[tokio::test]
+async fn the_successor_of_a_token_that_lasts_to_the_end_of_time_ends_then_too() {
+    let app = idle().await;
+    let one = someone(&app, "one").await;
+    let end = "9999-12-31T23:59:59Z".parse().ok();
+    let new = NewApiToken { name: "for good".into(), expires_at: end };
+    let token = app.client.issue_api_token(PrincipalPath { id: one.id }, Json(new)).await.unwrap().token;
+    sqlx::query("UPDATE api_tokens SET created_at = created_at - interval '1 day' WHERE id = $1")
+        .bind(token.id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let rotated = app.client.rotate_api_token(ApiTokenPath { id: token.id }, OptionalJson(None)).await.unwrap();
+    assert_eq!(rotated.token.expires_at, end);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn the_use_of_a_token_is_recorded_at_most_once_a_minute() {
     let app = idle().await;
     let one = someone(&app, "one").await;

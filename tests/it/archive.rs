@@ -1,4 +1,6 @@
 //! Parts of the tree that go from one store to another: the same up to ids, once each whatever is killed, and as closed as they were.
+mod copies;
+mod events;
 mod hostile;
 mod names;
 mod odd;

@@ -1,5 +1,5 @@
 //! Backups of the embedded database: made of a service at work, and restored into an empty data folder.
-use crate::support::{self, PATIENCE, TOKEN, document, s3::S3, sample, until};
+use crate::support::{self, PATIENCE, TOKEN, disk::Disk, document, s3::S3, sample, server, until};
 use serde_json::Value;
 use sqlx::{Connection, PgConnection};
 use std::{
@@ -101,6 +101,13 @@ async fn refused(data_dir: &Path, arguments: &[&str]) -> String {
     said
 }
 
+/// A folder that the user of a server may enter.
+fn folder_in(place: &Path) -> tempfile::TempDir {
+    let folder = tempfile::Builder::new().prefix("svc-backup-").tempdir_in(place).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -114,8 +121,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_of_a_service_at_work_restores_to_one_that_answers_alike() {
-    let folder = tempfile::Builder::new().prefix("svc-backup-").tempdir_in("/tmp").unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = folder_in(server::folder());
     let (data_dir, kept) = (folder.path().join("data"), folder.path().join("a backup"));
     let kept_path = kept.to_str().unwrap();
     let running = Running::start(&data_dir).await;
@@ -197,8 +203,7 @@ async fn a_backup_of_a_service_at_work_restores_to_one_that_answers_alike() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restored_backup_has_the_bytes_of_its_moment_although_the_object_store_went_on() {
     let s3 = S3::start().await;
-    let folder = tempfile::Builder::new().prefix("svc-backup-").tempdir_in("/tmp").unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = folder_in(server::folder());
     let (data_dir, kept, restored) =
         (folder.path().join("data"), folder.path().join("kept"), folder.path().join("restored"));
     let kept = kept.to_str().unwrap();
@@ -267,10 +272,11 @@ async fn a_restored_backup_has_the_bytes_of_its_moment_although_the_object_store
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_broke_off_never_looks_whole_and_what_is_damaged_is_not_restored() {
-    let folder = tempfile::Builder::new().prefix("svc-backup-").tempdir_in("/tmp").unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let (data_dir, kept) = (folder.path().join("data"), folder.path().join("kept"));
-    let (kept_path, part) = (kept.to_str().unwrap(), folder.path().join("kept.part"));
+    let folder = folder_in(server::folder());
+    // On a disk a backup takes long enough to be killed before its end.
+    let disk = folder_in(Path::new("/tmp"));
+    let (data_dir, kept) = (folder.path().join("data"), disk.path().join("kept"));
+    let (kept_path, part) = (kept.to_str().unwrap(), disk.path().join("kept.part"));
     let running = Running::start(&data_dir).await;
     running.client.create_document(WaitQuery::default(), Json(document("a", "Herons wait."))).await.unwrap();
 
@@ -336,6 +342,15 @@ async fn what_broke_off_never_looks_whole_and_what_is_damaged_is_not_restored() 
     fs::write(damaged.join("backup.json"), &label).unwrap();
     fs::write(damaged.join("cluster/PG_VERSION"), "9\n").unwrap();
     assert!(refused(&new, &["restore", damaged.to_str().unwrap()]).await.contains("PostgreSQL 9"));
+    // A disk that is too small is named, and not the one that has the backup.
+    match Disk::mount(&folder.path().join("small"), 2) {
+        Some(disk) => {
+            let data_dir = disk.0.join("data");
+            let said = refused(&data_dir, &["restore", kept_path]).await;
+            assert!(said.contains("No space left") && said.contains(data_dir.to_str().unwrap()), "{said}");
+        }
+        None => support::left_out("a restore onto a full disk, because this user may not mount"),
+    }
     // The whole one goes into the same folder.
     let output = svc(&new, &["restore", kept_path]).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,12 +1,17 @@
 //! Many documents in one call, and files of them.
-use crate::support::{TOKEN, TestApp, Wish, invariants, repository, until};
+use crate::support::{TOKEN, TestApp, Wish, invariants, place, repository, until, until_a_statement_waits};
 use serde_json::{Value, json};
 use std::process::{Command, Output};
+use svc::store::{
+    documents::delete_subtrees,
+    moves,
+    transaction::{self, Transaction},
+};
 use svc_client::{
     Code, Failure, Json,
     wire::{
-        ArchivePart, BatchResponse, Bm25Search, DocumentPath, ImportedArchive, NewBatch, PageQuery, TaskQuery,
-        TaskTypePath, VectorSearch,
+        ArchivePart, BatchResponse, Bm25Search, DocumentChange, DocumentPath, ImportedArchive, NewBatch, PageQuery,
+        TaskQuery, TaskTypePath, VectorSearch, WaitQuery,
     },
 };
 
@@ -147,6 +152,218 @@ async fn what_is_deleted_or_changed_of_a_batch_keeps_no_other_document_from_bein
     for id in ids[2..].iter() {
         app.client.delete_document(DocumentPath { id: *id }).await.unwrap();
     }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Where the tasks stand that embed.
+async fn embedding_at(app: &TestApp) -> Vec<i64> {
+    let open = "SELECT scope_document_id FROM task_queue WHERE task_type = 'embed' AND NOT final ORDER BY 1";
+    sqlx::query_scalar(open).fetch_all(&app.pool).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_task_of_a_batch_goes_to_no_document_that_somebody_is_deleting() {
+    let app = TestApp::start().await;
+    app.client.pause_task_type(embeds()).await.unwrap();
+    let three: Vec<Value> = (0..3).map(|n| json!({"title": format!("Note {n}"), "content": "A heron."})).collect();
+    let three = ids(&create(&app, three.into()).await.unwrap());
+    assert_eq!(embedding_at(&app).await, three[..1]);
+    let delete = |id: i64| {
+        let client = app.client.clone();
+        tokio::spawn(async move { client.delete_document(DocumentPath { id }).await })
+    };
+    let deleted = async |id: i64| -> Transaction {
+        let mut deleting = transaction::begin(&app.pool).await.unwrap();
+        let doomed = place(&mut deleting, id).await;
+        delete_subtrees(&mut deleting, &[doomed]).await.unwrap();
+        deleting
+    };
+    let deleting = deleted(three[1]).await;
+    let first = delete(three[0]);
+    until("the other delete to end, or to wait", async || {
+        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
+        let waits: bool = sqlx::query_scalar(waits).fetch_one(&app.pool).await.unwrap();
+        (first.is_finished() || waits).then_some(())
+    })
+    .await;
+    deleting.commit().await.unwrap();
+    first.await.unwrap().unwrap();
+    assert_eq!(embedding_at(&app).await, three[2..]);
+
+    // Where nobody else is left it waits for what becomes of the last one.
+    for is_kept in [true, false] {
+        let two = json!([{"title": "One", "content": "A coot."}, {"title": "Two", "content": "A coot."}]);
+        let two = ids(&create(&app, two).await.unwrap());
+        let deleting = deleted(two[1]).await;
+        let first = delete(two[0]);
+        until_a_statement_waits(&app.pool).await;
+        match is_kept {
+            true => deleting.rollback().await.unwrap(),
+            false => deleting.commit().await.unwrap(),
+        }
+        first.await.unwrap().unwrap();
+        let left = if is_kept { &two[1..] } else { &[] };
+        assert_eq!(embedding_at(&app).await, [&three[2..], left].concat());
+        for id in left {
+            app.client.delete_document(DocumentPath { id: *id }).await.unwrap();
+        }
+    }
+    app.client.resume_task_type(embeds()).await.unwrap();
+    drained(&app).await;
+    let found = app.client.search_vector(Json(VectorSearch::new("heron"))).await.unwrap();
+    assert_eq!(found.results.iter().map(|result| result.document.id).collect::<Vec<_>>(), three[2..]);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Creates one document by itself.
+async fn alone(app: &TestApp, title: &str, parent_id: Option<i64>) -> i64 {
+    let new = json!([{"title": title, "content": "A coot.", "parent_id": parent_id}]);
+    ids(&create(app, new).await.unwrap())[0]
+}
+
+/// Creates a document under each of these, all with one task.
+async fn herons(app: &TestApp, parents: [Option<i64>; 3]) -> Vec<i64> {
+    let new = parents.map(|parent| json!({"title": "Note", "content": "A heron.", "parent_id": parent}));
+    ids(&create(app, json!(new)).await.unwrap())
+}
+
+fn deleting(app: &TestApp, id: i64) -> tokio::task::JoinHandle<Result<(), Failure>> {
+    let client = app.client.clone();
+    tokio::spawn(async move { client.delete_document(DocumentPath { id }).await })
+}
+
+/// Keeps documents from being deleted.
+async fn held(app: &TestApp, ids: &[i64]) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT id FROM documents WHERE id = ANY($1) FOR UPDATE").bind(ids).execute(&mut *held).await.unwrap();
+    held
+}
+
+/// How many statements wait for documents that others have locked.
+async fn waiting(app: &TestApp) -> i64 {
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%FROM documents%'";
+    sqlx::query_scalar(waiting).fetch_one(&app.pool).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_task_of_a_batch_goes_to_no_document_under_a_folder_that_somebody_is_deleting() {
+    let app = TestApp::start().await;
+    app.client.pause_task_type(embeds()).await.unwrap();
+    let mut last = Vec::new();
+    for is_folder_first in [true, false] {
+        let folder = alone(&app, "Folder", None).await;
+        // It is deleted before what comes into the folder later.
+        let there = alone(&app, "There", Some(folder)).await;
+        let three = herons(&app, [None, Some(folder), None]).await;
+        let under = alone(&app, "Under it", Some(three[0])).await;
+        let (first, second, held_up) = match is_folder_first {
+            true => (folder, three[0], there),
+            false => (three[0], folder, under),
+        };
+        let held = held(&app, &[held_up]).await;
+        let first = deleting(&app, first);
+        until("the first delete to wait", async || (waiting(&app).await == 1).then_some(())).await;
+        let second = deleting(&app, second);
+        until("the second delete to end, or to wait", async || {
+            (second.is_finished() || waiting(&app).await == 2).then_some(())
+        })
+        .await;
+        held.rollback().await.unwrap();
+        first.await.unwrap().unwrap();
+        second.await.unwrap().unwrap();
+        last.push(three[2]);
+        assert_eq!(embedding_at(&app).await, last);
+    }
+    app.client.resume_task_type(embeds()).await.unwrap();
+    drained(&app).await;
+    let found = app.client.search_vector(Json(VectorSearch::new("heron"))).await.unwrap();
+    let mut found: Vec<i64> = found.results.iter().map(|result| result.document.id).collect();
+    found.sort_unstable();
+    assert_eq!(found, last);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_with_documents_of_the_same_batches_are_deleted_at_once() {
+    let app = TestApp::start().await;
+    app.client.pause_task_type(embeds()).await.unwrap();
+    let mut folders = Vec::new();
+    for title in ["One", "Two", "Three"] {
+        folders.push(alone(&app, title, None).await);
+    }
+    let &[one, two, three] = folders.as_slice() else { panic!("three folders: {folders:?}") };
+    let held_up = [alone(&app, "In one", Some(one)).await, alone(&app, "In two", Some(two)).await];
+    let here = herons(&app, [Some(one), Some(two), Some(three)]).await;
+    let there = herons(&app, [Some(two), Some(one), Some(three)]).await;
+    let held = held(&app, &held_up).await;
+    let first = deleting(&app, one);
+    until("the first delete to wait", async || (waiting(&app).await == 1).then_some(())).await;
+    let second = deleting(&app, two);
+    until("both to wait", async || (waiting(&app).await == 2).then_some(())).await;
+    held.rollback().await.unwrap();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    assert_eq!(embedding_at(&app).await, [three, here[2], there[2]]);
+    app.client.resume_task_type(embeds()).await.unwrap();
+    drained(&app).await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delete_that_waits_for_that_of_a_folder_holds_nothing_in_the_folder() {
+    let app = TestApp::start().await;
+    app.client.pause_task_type(embeds()).await.unwrap();
+    // A folder that was moved may be older than the one that it is in.
+    let older = alone(&app, "Older", None).await;
+    let outer = alone(&app, "Outer", None).await;
+    // It is deleted before the folders beside it.
+    let there = alone(&app, "There", Some(outer)).await;
+    let inner = alone(&app, "Inner", Some(outer)).await;
+    let into = DocumentChange { parent_id: Some(Some(outer)), ..DocumentChange::default() };
+    app.client.update_document(DocumentPath { id: older }, WaitQuery::default(), Json(into)).await.unwrap();
+    let other = alone(&app, "Other", None).await;
+    // One task has a place to go to, and the other one has none but in the folder.
+    let saved = herons(&app, [Some(other), Some(inner), None]).await;
+    herons(&app, [Some(other), Some(older), Some(inner)]).await;
+    let held = held(&app, &[there]).await;
+    let first = deleting(&app, outer);
+    until("the first delete to wait", async || (waiting(&app).await == 1).then_some(())).await;
+    let second = deleting(&app, other);
+    until("both to wait", async || (waiting(&app).await == 2).then_some(())).await;
+    held.rollback().await.unwrap();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    assert_eq!(embedding_at(&app).await, saved[2..]);
+    app.client.resume_task_type(embeds()).await.unwrap();
+    drained(&app).await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_task_of_a_batch_follows_the_last_of_its_documents_that_is_being_moved() {
+    let app = TestApp::start().await;
+    app.client.pause_task_type(embeds()).await.unwrap();
+    let (from, to) = (alone(&app, "From", None).await, alone(&app, "To", None).await);
+    let three = herons(&app, [None, Some(from), None]).await;
+    app.client.delete_document(DocumentPath { id: three[2] }).await.unwrap();
+    let mut moving = transaction::begin_moving(&app.pool).await.unwrap();
+    let (moved, to) = (place(&mut moving, three[1]).await, place(&mut moving, to).await);
+    moves::relocate(&mut moving, &moved, Some(&to)).await.unwrap();
+    let deleting = deleting(&app, three[0]);
+    until("the delete to wait", async || (waiting(&app).await == 1).then_some(())).await;
+    moving.commit().await.unwrap();
+    deleting.await.unwrap().unwrap();
+    let at = "SELECT node_path FROM task_queue WHERE scope_document_id = $1";
+    let at: String = sqlx::query_scalar(at).bind(three[1]).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(at, format!("{}/{}/", to.id(), three[1]));
+    app.client.resume_task_type(embeds()).await.unwrap();
+    drained(&app).await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

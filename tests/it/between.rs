@@ -13,7 +13,7 @@ use crate::{
     upkeep::age,
 };
 use serde_json::json;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use svc::{
     ingest::settle,
     store::{access, locks, moves, places, scope::Writable, tasks, transaction, upkeep},
@@ -21,13 +21,14 @@ use svc::{
 };
 use svc_actors::{Lane, Queue, TaskFailure, WriteMode};
 use svc_client::{
-    Json, OptionalJson,
+    Code, Json, OptionalJson,
     wire::{
         AttemptOutcome, DocumentPath, ExtractFactsRequest, ReprocessRequest, Settled, TaskPath, TaskStatus,
         TaskTypePath, WaitQuery,
     },
 };
 use svc_ids::{DocumentId, RootId, TaskId};
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 fn of_type(name: &str) -> TaskTypePath {
@@ -110,12 +111,17 @@ async fn a_summary_quotes_no_summary_that_quotes_what_was_closed_meanwhile() {
     let of_summaries = |call: &Asked| call.message().contains("It tells of");
     // Two of these do not fit the model's window, so the model is asked about them.
     let more = "It goes on with more of the same and says nothing else. ".repeat(25);
+    let released = Arc::new(Notify::new());
+    let mut held = Some(released.clone());
     llm.will_say(move |call| {
         let tells = ["volcano of number 79", "the end"].iter().any(|words| call.message().contains(words));
         let told = if tells { "It tells of the end." } else { "It tells of the rest." };
-        // The model thinks about the whole file for longer than it takes to close a part of it.
+        // The model thinks about the whole file until a part of it is closed.
         match of_summaries(call) {
-            true => Reply::said(told).after(Duration::from_secs(3)),
+            true => match held.take() {
+                Some(released) => Reply::said(told).held(&released),
+                None => Reply::said(told),
+            },
             false => Reply::said(&format!("{told} {more}")),
         }
     });
@@ -126,6 +132,7 @@ async fn a_summary_quotes_no_summary_that_quotes_what_was_closed_meanwhile() {
     let end = summarize::children(&app, volcanoes).await.pop().unwrap();
     assert!(end.content.contains("volcano of number 79"), "{end:?}");
     app.client.protect_document(DocumentPath { id: end.id }).await.unwrap();
+    released.notify_one();
     assert_eq!(app.settled(file).await.settled, Settled::Settled);
     let told = async |id: i64| summarize::evidence(&app, id).await["effective_content"]["text"].to_string();
     assert!(told(file).await.contains("the rest") && !told(file).await.contains("the end"), "{}", told(file).await);
@@ -272,6 +279,32 @@ async fn a_task_that_fails_while_it_is_cancelled_is_not_tried_again() {
         assert_eq!((after.status, after.finished, after.retry_after), (TaskStatus::Failed, true, None), "{after:?}");
     }
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Nothing but the row keeps two calls for the task of a plain document apart.
+#[tokio::test]
+async fn a_task_that_is_claimed_before_it_is_queued_again_a_second_time_stays_claimed() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    app.client.cancel_task(TaskPath { id: id.0 }).await.unwrap();
+    // Stands for the first call, and for the worker that claims the task after it.
+    let mut first = app.pool.begin().await.unwrap();
+    for step in [
+        "UPDATE task_queue SET status = 'pending', final = false, error_type = NULL WHERE id = $1",
+        "UPDATE task_queue SET status = 'claimed', claim_token = gen_random_uuid(), claimed_by = 'w', heartbeat_at = now() WHERE id = $1",
+    ] {
+        sqlx::query(step).bind(id).execute(&mut *first).await.unwrap();
+    }
+    let (second, ()) = tokio::join!(app.client.retry_task(TaskPath { id: id.0 }), async {
+        until_a_statement_waits(&app.pool).await;
+        first.commit().await.unwrap();
+    });
+    let refused = second.unwrap_err();
+    assert_eq!((refused.code, &refused.members["task_status"]), (Code::Conflict, &json!("claimed")), "{refused:?}");
+    assert_eq!(app.client.read_task(TaskPath { id: id.0 }).await.unwrap().status, TaskStatus::Claimed);
+    // It has no region, which a claim would have taken.
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }
 

@@ -3,8 +3,10 @@
 mod added;
 mod answers;
 mod foreseen;
+mod languages;
 mod naive;
 mod refusals;
+mod terms;
 
 use answers::{Listing, Passing};
 use naive::{Naive, Random, assert_same};

@@ -1,7 +1,7 @@
 //! The stored bytes of files, as a client downloads them.
 use crate::{
     cli::svc,
-    support::{TOKEN, TestApp, Wish, sample, until},
+    support::{TOKEN, TestApp, Wish, disk::Disk, document, left_out, sample, until},
 };
 use futures_util::{StreamExt, TryStreamExt};
 use reqwest::Response;
@@ -13,8 +13,8 @@ use std::{
     process::Command,
 };
 use svc_client::{
-    Code, Failure, FileUpload, Meta, Validated,
-    wire::{DocumentPath, UploadQuery},
+    Code, Failure, FileUpload, Json, Meta, Validated,
+    wire::{DocumentPath, NewDocument, UploadQuery},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -126,11 +126,16 @@ async fn ranges_are_answered_as_the_standard_says() {
 #[tokio::test]
 async fn what_has_no_bytes_or_may_not_be_read_is_404() {
     let app = idle().await;
-    let document = svc_client::Json(crate::support::document("Tides", "The moon."));
-    let plain = app.client.create_document(Default::default(), document).await.unwrap().id;
-    let refused = app.client.read_bytes(DocumentPath { id: plain }).await.unwrap_err();
-    assert_eq!(refused.code, Code::NotFound);
-    assert!(refused.detail.contains("is not a file"), "{refused}");
+    let plain = app.client.create_document(Default::default(), Json(document("Tides", "The moon."))).await.unwrap().id;
+    // A usetype of what came with bytes does not make a file of what came without.
+    let named = NewDocument { usetype: Some("raw".to_owned()), ..document("Ebb", "The sun.") };
+    let named = app.client.create_document(Default::default(), Json(named)).await.unwrap().id;
+    for id in [plain, named] {
+        let refused = app.client.read_bytes(DocumentPath { id }).await.unwrap_err();
+        assert_eq!(refused.code, Code::NotFound);
+        assert!(refused.detail.contains("is not a file"), "{refused}");
+        assert!(!refused.members["remedy"].as_str().unwrap().contains("import"), "{refused:?}");
+    }
     let absent = app.client.read_bytes(DocumentPath { id: plain + 1000 }).await.unwrap_err();
     assert_eq!((absent.code, absent.detail), (Code::NotFound, format!("there is no document {}", plain + 1000)));
 
@@ -264,6 +269,28 @@ async fn what_bytes_are_saved_to_stays_the_pipe_the_link_or_the_closed_file_that
         save(&target).await;
         assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, mode);
     }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_is_too_small_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(disk) = Disk::mount(&folder.path().join("disk"), 1) else {
+        return left_out("a full disk below saved bytes, because this user may not mount");
+    };
+    let app = idle().await;
+    let id = app.upload_bytes("noise.bin", noise(4 << 20)).await.unwrap().document_id.to_string();
+    let path = disk.0.join("saved.bin");
+    let saved = svc(&app, &["bytes", &id, "-o", path.to_str().unwrap()]).await;
+    let said = String::from_utf8_lossy(&saved.stderr).into_owned();
+    assert_eq!(saved.status.code(), Some(1), "{said}");
+    assert!(said.contains(path.to_str().unwrap()) && said.contains("No space left"), "{said}");
+    assert_eq!(std::fs::read_dir(&disk.0).unwrap().count(), 0, "what came is not kept");
+    let archive = disk.0.join("archive");
+    let exported = svc(&app, &["export", archive.to_str().unwrap()]).await;
+    let said = String::from_utf8_lossy(&exported.stderr).into_owned();
+    assert_eq!(exported.status.code(), Some(1), "{said}");
+    assert!(said.contains("archive.part") && said.contains("bytes.new: No space left"), "{said}");
     app.end().await;
 }
 

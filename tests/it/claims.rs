@@ -1,7 +1,11 @@
 //! The ends of tasks and the claims after them: what a client that stops midway may delay, and what it may not.
 use crate::{
     queue::{app, claim, claimer, finish, node, status, task},
-    support::{PATIENCE, TestApp, invariants, until},
+    support::{
+        PATIENCE, TestApp, invariants,
+        transitions::{FORGED, LEGAL},
+        until,
+    },
 };
 use chrono::Utc;
 use serde_json::{Map, Value, json};
@@ -408,5 +412,25 @@ async fn what_was_parked_and_forgotten_is_found_by_the_sweep() {
     assert_eq!(upkeep::find_forgotten_releases(&mut conn).await.unwrap(), 0, "it has been told of now");
     drop(conn);
     assert_eq!(claim(&app, 1).await.remove(0).task_id, lost);
+    app.end().await;
+}
+
+/// So every test holds the service to the table, because its database does.
+#[tokio::test]
+async fn a_database_of_the_tests_refuses_what_no_task_may_become() {
+    let app = app().await;
+    let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    let put = async |how: &str, status: &str| {
+        let update = format!("UPDATE task_queue {how} SET status = $2 WHERE id = $1");
+        sqlx::query(sqlx::AssertSqlSafe(update)).bind(id).bind(status).execute(&app.pool).await
+    };
+    for (from, ways) in LEGAL {
+        for (to, _) in LEGAL {
+            put(FORGED, from).await.unwrap();
+            let gone = put("", to).await;
+            assert_eq!(gone.is_ok(), from == to || ways.contains(to), "{from} to {to}: {gone:?}");
+        }
+    }
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }

@@ -1,5 +1,7 @@
 //! The command line, as a program reads it and as a person does.
 mod away;
+mod following;
+mod killed;
 mod listings;
 mod pipes;
 
@@ -67,6 +69,15 @@ async fn a_folder_is_ingested_searched_and_shown() {
     assert!(shown.contains("results by bm25") && shown.contains("handbook.md ›"), "{shown}");
     let got = text(&svc(&app, &["--table", "get", &id]).await.stdout);
     assert!(got.contains("ETag \"") && got.contains(&format!("svc tree {id}")), "a file says where its text is: {got}");
+    let section: i64 =
+        sqlx::query_scalar("SELECT id FROM documents WHERE usetype = 'section' AND content = '' LIMIT 1")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    for (id, has_bytes) in [(&id, true), (&section.to_string(), false)] {
+        let got = text(&svc(&app, &["--table", "get", id]).await.stdout);
+        assert_eq!(got.contains("svc bytes"), has_bytes, "{got}");
+    }
     let tree = text(&svc(&app, &["--table", "tree", &id]).await.stdout);
     assert!(tree.contains("file “handbook.md” [settled]") && tree.contains("    "), "{tree}");
     let made = lines(&svc(&app, &["raptor", &id]).await);
@@ -156,6 +167,7 @@ async fn what_goes_wrong_is_said_in_one_line_with_its_remedy() {
         (&["explain", "pdf", "--patterns", r#"{"a": 1, "a": 2}"#], "--patterns: takes each key of an object only once"),
         (&["explain", "pdf", "--patterns", "[]"], "--patterns takes a JSON object"),
         (&["search", ""], "query: must not be empty"),
+        (&["import", "tests/samples", "--priority", "5"], "--priority is for a file"),
         (&["migrate"], "SVC_DATABASE_URL"),
     ] {
         let output = svc(&app, arguments).await;
@@ -491,6 +503,9 @@ async fn ctrl_c_says_what_goes_on_without_the_command() {
     assert_eq!(done.status.code(), Some(130), "{said}");
     assert!(said.contains("3 files continue in the background") && said.contains("`svc cancel ID`"), "{said}");
     assert!(!said.contains("not uploaded"), "{said}");
+    let reports = lines(&done);
+    let is_told = |report: &Value| report["state"] == "in_flight" && report["document_id"].is_i64();
+    assert!(reports.len() == 3 && reports.iter().all(is_told), "{reports:?}");
 
     // Its input stays open, as a terminal does.
     let mut import = start(&app.base, &["import", "-"]);

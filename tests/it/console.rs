@@ -95,6 +95,11 @@ impl Console {
     }
 }
 
+/// Where an answer leads.
+fn location(answer: &Response) -> String {
+    answer.headers()["location"].to_str().unwrap().to_owned()
+}
+
 /// The token of the forms of a page.
 fn csrf(page: &str) -> String {
     let (_, rest) = page.split_once(r#"name="csrf" value=""#).unwrap();
@@ -108,11 +113,9 @@ async fn only_who_shows_a_valid_token_gets_in_and_the_token_stays_out_of_sight()
     for path in PAGES.iter().chain(&["/tasks/1", "/documents/1", "/workers/w", "/find?q=1", "/nowhere"]) {
         for cookie in [None, Some("svc_console=0000"), Some("svc_console=")] {
             let answer = console.send(Method::GET, path, cookie).send().await.unwrap();
-            assert_eq!(
-                (answer.status().as_u16(), &answer.headers()["location"]),
-                (303, &"/login".parse().unwrap()),
-                "{path}"
-            );
+            let asked = path.replace('/', "%2F").replace('?', "%3F").replace('=', "%3D");
+            let to = if *path == "/" { "/login".to_owned() } else { format!("/login?to={asked}") };
+            assert_eq!((answer.status().as_u16(), location(&answer)), (303, to), "{path}");
         }
     }
     assert_eq!(console.send(Method::GET, "/live", None).send().await.unwrap().status(), 401);
@@ -287,6 +290,42 @@ async fn only_a_form_of_the_session_changes_anything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sign_in_leads_to_the_page_that_was_asked_for_and_to_no_other_site() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let get = async |path: &str| console.send(Method::GET, path, None).send().await.unwrap();
+    let asked = "/view/7?cursor=x";
+    let to = location(&get(asked).await);
+    assert_eq!(to, "/login?to=%2Fview%2F7%3Fcursor%3Dx");
+    let field = format!("type=\"hidden\" name=\"to\" value=\"{asked}\"");
+    let page = get(&to).await.text().await.unwrap();
+    assert!(page.contains(&field) && page.contains(&format!("<a href=\"{asked}\">")), "{page}");
+    let sign_in = async |token: &str, to: &str| {
+        console.post("/login", None, &[("token", token), ("to", to)]).send().await.unwrap()
+    };
+    let again = sign_in("wrong", asked).await;
+    assert_eq!(again.status(), 403);
+    assert!(again.text().await.unwrap().contains(&field), "the next try leads there as well");
+    let evil = ["//evil.example", "/\\evil.example", "https://evil.example", "evil", "/a b", ""];
+    for (given, leads) in [(asked, asked)].into_iter().chain(evil.map(|given| (given, "/"))) {
+        let answer = sign_in(TOKEN, given).await;
+        assert_eq!((answer.status().as_u16(), location(&answer).as_str()), (303, leads), "{given}");
+    }
+    for path in ["/login", "/login?to=%2F%2Fevil.example", "/login?to=https:%2F%2Fevil.example"] {
+        let page = get(path).await.text().await.unwrap();
+        assert!(!page.contains("name=\"to\"") && !page.contains("evil"), "{path}: {page}");
+    }
+    let file = get("/view/7/bytes?x=1").await;
+    assert_eq!(location(&file), "/login?to=%2Fview%2F7", "a file that is saved leaves the browser where it was");
+    // An address that would not fit into the form is left behind, and a form that was sent is not sent again.
+    assert_eq!(location(&get(&format!("/view?q={}", "a".repeat(3_000))).await), "/login");
+    let form = console.post("/task-types/embed/pause", None, &[]).send().await.unwrap();
+    assert_eq!(location(&form), "/login");
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_comes_from_others_is_shown_as_text() {
     let app = TestApp::start().await;
     let console = Console::of(&app).await;
@@ -305,7 +344,7 @@ async fn what_comes_from_others_is_shown_as_text() {
     };
     workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &serde_json::json!({})).await.unwrap();
     sqlx::query(
-        "UPDATE task_queue SET status = 'failed', error_type = 'permanent', service_badge = $2 WHERE root_id = $1 AND task_type = 'probe'",
+        "UPDATE task_queue /* forged */ SET status = 'failed', error_type = 'permanent', service_badge = $2 WHERE root_id = $1 AND task_type = 'probe'",
     )
     .bind(id)
     .bind(HOSTILE)
@@ -338,7 +377,7 @@ async fn what_comes_from_others_is_shown_as_text() {
     assert!(page.contains("&lt;script&gt;alert(1)"), "{page}");
     let failed = console.text("/failed", &cookie).await;
     assert!(failed.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{failed}");
-    sqlx::query("UPDATE task_queue SET status = 'completed', error_type = NULL, service_badge = NULL WHERE id = $1")
+    sqlx::query("UPDATE task_queue /* forged */ SET status = 'completed', error_type = NULL, service_badge = NULL WHERE id = $1")
         .bind(task)
         .execute(&app.pool)
         .await

@@ -1,7 +1,8 @@
 //! Searches prepared under a name, and the method that the service chooses itself.
 use crate::{
+    cli::{lines, svc},
     principals::{grant, someone},
-    support::{TOKEN, TestApp, document, http},
+    support::{TOKEN, TestApp, document, http, sample},
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -283,5 +284,30 @@ async fn a_context_outlives_what_it_leaves_out() {
     assert_eq!(search().await.unwrap_err().code, Code::NotFound, "what it names is closed");
     app.client.delete_document(DocumentPath { id: in_north }).await.unwrap();
     assert!(ids(&search().await.unwrap()).contains(&in_south));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_shows_files_unless_a_context_says_otherwise() {
+    let app = TestApp::start().await;
+    app.ingest(&sample("handbook.md")).await;
+    let usetype = Some(vec!["chunk".to_owned(), "section".to_owned()]);
+    let manuals = ContextConfig { usetype, ..ContextConfig::default() };
+    let texts = ContextConfig { group_by: Some(GroupBy::None), ..manuals.clone() };
+    for (name, config, is_of_files) in [("manuals", manuals, true), ("texts", texts, false)] {
+        app.client.create_context(context(name, config)).await.unwrap();
+        for method in ["auto", "hybrid", "bm25"] {
+            let found = svc(&app, &["search", "radar gauge", "--context", name, "--method", method]).await;
+            let found = lines(&found);
+            assert!(!found.is_empty(), "{name} {method}");
+            assert!(
+                found.iter().all(|result| (result["usetype"] == "file") == is_of_files),
+                "{name} {method}: {found:?}"
+            );
+        }
+    }
+    let unknown = svc(&app, &["search", "radar gauge", "--context", "nothing", "--method", "bm25"]).await;
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(unknown.status.code() == Some(1) && said.contains("not_found"), "{said}");
     app.end().await;
 }

@@ -7,7 +7,10 @@ use crate::{
 use serde_json::{Value, json};
 use svc_client::{
     Client, Code, Failure, Json, Remote,
-    wire::{Bm25Search, ConversationResponse, Entry, GrantRight, NewConversation, NewIngestion, Settled, WaitQuery},
+    wire::{
+        Bm25Search, ConversationResponse, DocumentPath, Entry, GrantRight, NewConversation, NewIngestion, PageQuery,
+        Settled, WaitQuery,
+    },
 };
 
 async fn store(client: &Client<Remote>, wait: bool, body: Value) -> Result<ConversationResponse, Failure> {
@@ -46,6 +49,29 @@ async fn a_conversation_is_stored_in_one_call_and_each_turn_found_with_its_speak
     let new = NewIngestion { turns: Some(turns), ..NewIngestion::of(Entry::Conversation) };
     let other = app.client.ingest(svc_client::wire::IngestQuery::default(), Json(new)).await.unwrap();
     assert_eq!((other.document_id, other.was_existing), (made.document_id, true));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_long_conversation_answers_with_its_turns_wherever_segments_put_them() {
+    let app = TestApp::start().await;
+    let speaker = |at: usize| if at.is_multiple_of(2) { "Ann" } else { "Bob" };
+    let said = |at: usize| match at {
+        0..20 => format!("The invoice number {at} is overdue, and the customer owes the whole amount."),
+        _ => format!("The heron number {at} stands in the reeds and waits for a fish."),
+    };
+    let turns: Vec<Value> = (0..40).map(|at| json!({"speaker": speaker(at), "text": said(at)})).collect();
+    let options = json!({"rollup": {"max_children": 4, "min_segment": 2, "penalty": 0.01}});
+    let body = json!({"turns": turns, "options": options});
+    let made = store(&app.client, true, body.clone()).await.unwrap();
+    let path = DocumentPath { id: made.document_id };
+    let under = app.client.list_children(path, PageQuery::default()).await.unwrap().documents;
+    assert!(under.iter().any(|child| child.title == "Segment 1"), "{under:?}");
+    let expected: Vec<_> = (0..40).map(|at| (speaker(at), json!({"speaker": speaker(at), "index": at}))).collect();
+    assert_eq!(told(&made), expected);
+    let ids = |stored: &ConversationResponse| stored.sections.iter().map(|turn| turn.id).collect::<Vec<_>>();
+    let again = store(&app.client, false, body).await.unwrap();
+    assert_eq!((again.was_existing, ids(&again)), (true, ids(&made)));
     app.end().await;
 }
 

@@ -225,7 +225,7 @@ impl Drop for Folder {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_killed_in_mid_ingest_goes_on_where_it_was() {
-    let folder = Folder(std::env::temp_dir().join(format!("svc-crash-{}", std::process::id())));
+    let folder = Folder(support::server::folder().join("crash"));
     let first = tokio::task::spawn_blocking({
         let folder = folder.0.clone();
         move || serve(&folder, "2")
@@ -266,7 +266,7 @@ async fn stopped(serving: Serving) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_takes_up_at_once_what_the_killed_one_on_its_data_folder_held() {
-    let folder = Folder(std::env::temp_dir().join(format!("svc-successor-{}", std::process::id())));
+    let folder = Folder(support::server::folder().join("successor"));
     // The lease is so long that the test would not outlast it.
     let start = async || {
         let folder = folder.0.clone();
@@ -320,7 +320,7 @@ const ACKNOWLEDGED: usize = 300;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_hundreds_create_at_once_is_whole_or_not_there_when_the_service_is_killed() {
-    let folder = Folder(std::env::temp_dir().join(format!("svc-creating-{}", std::process::id())));
+    let folder = Folder(support::server::folder().join("creating"));
     let start = async || {
         let folder = folder.0.clone();
         tokio::task::spawn_blocking(move || serve(&folder, "2")).await.unwrap()

@@ -1,7 +1,7 @@
 //! A model whose device is lost.
 use crate::{
     admin::of_root,
-    support::{TestApp, Wish, invariants, sample, server, settings, until},
+    support::{self, TestApp, Wish, invariants, sample, server, settings, until},
 };
 use std::{
     fs,
@@ -29,6 +29,49 @@ fn engine(folder: &Path) -> Engine {
     }
     let settings = ModelSettings { model: folder.display().to_string(), ..model_settings(&settings(&[])) };
     Engine::load(&settings).expect("the model of `make setup`")
+}
+
+#[tokio::test]
+async fn readiness_watches_the_device_of_the_model_that_serves() {
+    for coming_is_lost in [true, false] {
+        let folder = server::work_dir().join(format!("lost-device-{coming_is_lost}"));
+        let lost = engine(&folder);
+        let (old, coming) = match coming_is_lost {
+            true => (support::engine(), lost.clone()),
+            false => (lost.clone(), support::engine()),
+        };
+        let serving = coming.info().identity.clone();
+        let from = old.info().identity.clone();
+        assert_ne!(serving, from, "the folder is a part of the model's name");
+        let app = TestApp::with(Wish { engine: Some(old), coming: Some(coming), ..Wish::default() }).await;
+        sqlx::query(
+            "INSERT INTO model_moves (serving, from_model, to_model, replaced, state, wanted) VALUES ($2, $1, $2, ARRAY[$1], 'done', 1)",
+        )
+        .bind(&from)
+        .bind(&serving)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+        let ready = async || {
+            app.sampled().await;
+            app.client.read_readiness().await
+        };
+        let is_told = async || ready().await.ok().filter(|ready| ready.models[0].identity == serving);
+        until("the model that serves to be told of", is_told).await;
+        fs::remove_file(folder.join(WEIGHTS)).unwrap();
+        lost.lose_device("the processor fell off the bus");
+        match (coming_is_lost, ready().await) {
+            (true, Err(unready)) => assert!(unready.detail.contains("model: the model's device is lost"), "{unready}"),
+            (true, Ok(ready)) => panic!("the model that serves is gone: {ready:?}"),
+            // Nobody works with the other one.
+            (false, Err(unready)) => assert!(!unready.detail.contains("model:"), "{unready}"),
+            (false, Ok(ready)) => assert_eq!(ready.models[0].identity, serving),
+        }
+        symlink(small_model().join(WEIGHTS), folder.join(WEIGHTS)).unwrap();
+        until("the device to be open again", async || lost.ready().ok()).await;
+        until("the service to be ready", is_told).await;
+        app.end().await;
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@ mod again;
 
 use crate::{
     principals::{grant, someone},
-    support::{TOKEN, TestApp, Wish, document, http, invariants, sample, until},
+    support::{TOKEN, TestApp, Wish, document, http, invariants, refusing_soon, sample, until},
 };
 use serde_json::{Value, json};
 use svc_client::{
@@ -461,7 +461,7 @@ async fn a_summary_that_was_to_come_when_a_text_changed_does_not_stand_for_the_n
 
 #[tokio::test]
 async fn an_edit_of_what_a_task_holds_is_refused_naming_the_holder() {
-    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { waits: refusing_soon(), no_worker: true, ..Default::default() }).await;
     let id = app.client.create_document(WaitQuery::default(), Json(document("t", "c"))).await.unwrap().id;
     let other = app.client.create_document(WaitQuery::default(), Json(document("o", "c"))).await.unwrap().id;
     let claimer =

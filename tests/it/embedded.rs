@@ -373,6 +373,38 @@ async fn a_missing_server_is_told_with_its_remedy() {
 }
 
 #[tokio::test]
+async fn a_folder_with_an_older_pgvector_gets_that_of_its_server() {
+    let (folder, version) = (DataDir::new(), "SELECT extversion FROM pg_extension WHERE extname = 'vector'");
+    let postgres = start(&folder.0).await;
+    let mut superuser = PgConnection::connect_with(&postgres.superuser_options()).await.unwrap();
+    let latest = text(&mut superuser, version).await;
+    let older = "UPDATE pg_extension SET extversion = '0.8.0' WHERE extname = 'vector'";
+    sqlx::raw_sql(older).execute(&mut superuser).await.unwrap();
+    assert_ne!(text(&mut superuser, version).await, latest);
+    drop(superuser);
+    postgres.stop().await;
+    let postgres = start(&folder.0).await;
+    assert_eq!(text(&mut connect(&postgres).await, version).await, latest);
+    postgres.stop().await;
+}
+
+#[tokio::test]
+async fn a_folder_of_a_machine_with_more_memory_starts_with_the_buffers_of_this_one() {
+    let folder = DataDir::new();
+    let postgres = start(&folder.0).await;
+    let ours = text(&mut connect(&postgres).await, "SHOW shared_buffers").await;
+    postgres.stop().await;
+    let known = fs::read_to_string("/proc/meminfo").unwrap();
+    let total = known.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")).unwrap();
+    let conf = folder.0.join("postgres/cluster/postgresql.conf");
+    let settings = fs::read_to_string(&conf).unwrap();
+    fs::write(&conf, format!("{settings}\nshared_buffers = '{}kB'\n", 2 * total.parse::<u64>().unwrap())).unwrap();
+    let postgres = start(&folder.0).await;
+    assert_eq!(text(&mut connect(&postgres).await, "SHOW shared_buffers").await, ours);
+    postgres.stop().await;
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_start_says_why() {
     let folder = DataDir::new();
     start(&folder.0).await.stop().await;

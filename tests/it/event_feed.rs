@@ -1,5 +1,7 @@
 //! Events as a client follows them: in their order, each once, and only those that it may read.
 mod cut_off;
+mod rights;
+mod roots;
 
 use crate::{
     access::{Naive, Random},

@@ -3,6 +3,7 @@ mod answers;
 mod hostile;
 mod shapes;
 mod superseding;
+mod texts;
 
 use crate::{
     ontologies::load,
@@ -15,7 +16,6 @@ use crate::{
     },
 };
 use serde_json::{Value, json};
-use std::time::Duration;
 use svc_client::{
     Client, Code, Json, OptionalJson, Remote,
     wire::{
@@ -273,21 +273,33 @@ async fn what_a_text_demands_of_the_model_stands_between_marks_and_brings_no_fac
 #[tokio::test]
 async fn an_endpoint_that_is_busy_silent_or_absent_loses_nothing() {
     let llm = Llm::start().await;
-    let app = app(&llm, &[("SVC_LLM_TIMEOUT", "3")]).await;
-    let id = text(&app, TEXT, None).await;
-    let asked = std::time::Instant::now();
-    llm.will([
-        Reply::status("429 Too Many Requests", "retry-after: 1\r\n", "{}"),
-        Reply::Hold(Vec::new()),
-        facts(&[said(json!({}))]),
-    ]);
-    app.client.extract_facts(DocumentPath { id }, WaitQuery::default(), OptionalJson(None)).await.unwrap();
-    until("the facts", async || (!believed(&app.client).await.is_empty()).then_some(())).await;
-    // The silent call took three seconds of it.
-    assert!(asked.elapsed() >= Duration::from_secs(4), "nobody called before the time that the endpoint named");
-    let codes: Vec<Value> = attempts(&app, id).await.iter().map(|attempt| attempt["code"].clone()).collect();
+    let mut busy = app(&llm, &[]).await;
+    let id = text(&busy, TEXT, None).await;
+    llm.will([Reply::status("429 Too Many Requests", "retry-after: 600\r\n", "{}")]);
+    busy.client.extract_facts(DocumentPath { id }, WaitQuery::default(), OptionalJson(None)).await.unwrap();
+    let seconds = until("the task to be put off", async || {
+        let ahead = "SELECT extract(epoch FROM retry_after - clock_timestamp())::float8 FROM task_queue WHERE put_off_code IS NOT NULL";
+        sqlx::query_scalar::<_, f64>(ahead).fetch_optional(&busy.pool).await.unwrap()
+    })
+    .await;
+    assert!(seconds > 300.0, "it waits until the time that the endpoint named, and not {seconds} s");
+    // This process remembers the time, and another one goes on.
+    busy.stop_worker().await;
+    llm.will([Reply::Hold(Vec::new()), facts(&[said(json!({}))])]);
+    let settings =
+        [("SVC_LLM_BASE_URL", llm.base.as_str()), ("SVC_LLM_MODEL", "asked-model"), ("SVC_LLM_TIMEOUT", "3")];
+    let database = Some(busy.options.clone());
+    let other = TestApp::with(Wish { settings: &settings, database, ..Wish::default() }).await;
+    until("the facts", async || {
+        let due = "UPDATE task_queue SET retry_after = now() WHERE retry_after > now()";
+        sqlx::query(due).execute(&other.pool).await.unwrap();
+        (!believed(&other.client).await.is_empty()).then_some(())
+    })
+    .await;
+    let codes: Vec<Value> = attempts(&other, id).await.iter().map(|attempt| attempt["code"].clone()).collect();
     assert_eq!(codes, [json!("language_model_failed"), Value::Null], "what is busy spends no attempt");
-    app.end().await;
+    other.end().await;
+    busy.end().await;
 
     let none = [("SVC_FALLBACK_LLM_URL", "")];
     let nobody = [("SVC_LLM_BASE_URL", ""), ("SVC_FALLBACK_LLM_MODEL", "m")];
@@ -533,6 +545,43 @@ async fn facts_of_a_closed_text_and_their_entities_are_seen_by_its_readers_alone
     // A text that is opened takes its facts and entities along; the name is taken there, and nothing breaks.
     app.client.unprotect_document(DocumentPath { id: folder }).await.unwrap();
     assert_eq!(believed(&stranger.client).await.len(), 3);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_endpoint_is_left_alone_without_a_look_at_every_text_that_waits() {
+    let llm = Llm::start().await;
+    let mut is_first = true;
+    llm.will_say(move |call| match call.body.get("response_format") {
+        Some(_) if std::mem::take(&mut is_first) => {
+            Reply::status("429 Too Many Requests", "retry-after: 600\r\n", "{}")
+        }
+        Some(_) => facts(&[]),
+        None => Reply::said("Birds stand in the reeds."),
+    });
+    let app = app(&llm, &[("SVC_LLM_CONCURRENCY", "2")]).await;
+    let sentences: String =
+        (0..40).map(|n| format!("The heron number {n} stands in the reeds and waits for fish. ")).collect();
+    let options = json!({"structure": {"max_tokens": 20}});
+    let file = crate::summarize::upload(&app, &format!("# Herons\n\n{sentences}\n"), options).await;
+    app.settled(file).await;
+    let begun = app.client.extract_facts(DocumentPath { id: file }, WaitQuery::default(), OptionalJson(None)).await;
+    let tasks = begun.unwrap().tasks;
+    assert!(tasks > 10, "{tasks}");
+    let rests = "SELECT EXISTS (SELECT FROM task_queue WHERE put_off_code = 'language_model_busy')
+                    AND NOT EXISTS (SELECT FROM task_reservation)
+                    AND EXISTS (SELECT FROM workers w CROSS JOIN jsonb_array_elements(w.snapshot -> 'lanes') AS l(lane)
+                                 WHERE l.lane ->> 'lane' = 'llm' AND l.lane -> 'busy' = l.lane -> 'permits')";
+    until("its slots to stay empty", async || {
+        sqlx::query_scalar::<_, bool>(rests).fetch_one(&app.pool).await.unwrap().then_some(())
+    })
+    .await;
+    let put_off = "SELECT count(*) FROM task_queue WHERE put_off_code = 'language_model_busy'";
+    let put_off: i64 = sqlx::query_scalar(put_off).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(put_off, 2, "as many of {tasks} as there are slots");
+    app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
+    app.settled(file).await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -4,6 +4,7 @@ use crate::{
     crash::url,
     support::{self, TOKEN, TestApp, Wish, disk::Disk, document, invariants, sample, until},
 };
+use serde_json::Value;
 use sqlx::{Connection, PgConnection, PgPool};
 use std::{
     path::PathBuf,
@@ -18,7 +19,10 @@ use svc::{
 };
 use svc_client::{
     Client, Code, FileUpload, Json, Remote,
-    wire::{CheckedPart, DocumentPath, HealthStatus, ReadinessCheck, Settled, UploadQuery, WaitQuery},
+    wire::{
+        CheckedPart, DocumentPath, EmbedQuery, Finding, FindingKind, HealthStatus, PageQuery, ReadinessCheck, Settled,
+        UploadQuery, WaitQuery,
+    },
 };
 
 async fn idle() -> TestApp {
@@ -119,17 +123,26 @@ async fn on_a_server_that_became_read_only_reads_go_on_and_writes_are_503() {
     // What only reads the ledger of migrations still can, and a start says what is wrong.
     schema::read(&app.pool).await.unwrap().check().unwrap();
     schema::migrate(&app.pool).await.unwrap();
-    let writes = until("the service to know", async || {
-        let checks = checks(&app).await;
-        assert!(checks.iter().any(|check| check.name == CheckedPart::Database), "{checks:?}");
-        checks.into_iter().find(|check| check.name == CheckedPart::Writes && !check.ok)
+    // Whether a worker is alive nobody knows, because none can record it there. So the service, which has none, is ready.
+    let ready = until("the service to know", async || {
+        app.sampled().await;
+        app.client.read_readiness().await.ok()
     })
     .await;
-    assert!(writes.detail.contains("takes no writes"), "{writes:?}");
+    let writes = ready.checks.iter().find(|check| check.name == CheckedPart::Writes).unwrap();
+    assert!(ready.ready && !writes.ok && writes.detail.contains("takes no writes"), "{ready:?}");
+    let workers = ready.checks.iter().find(|check| check.name == CheckedPart::Workers).unwrap();
+    assert!(ready.workers.is_empty() && workers.detail.starts_with("not known"), "{ready:?}");
     assert_eq!(app.client.read_health().await.unwrap().status, HealthStatus::Degraded);
     let worker = run(worker_command(&app, &[])).await;
     let said = String::from_utf8_lossy(&worker.stderr).into_owned();
     assert!(!worker.status.success() && said.contains("takes no writes"), "{said}");
+    let told = app.client.list_findings().await.unwrap().findings;
+    for findings in [told, doctor(&app).await] {
+        let read_only = findings.iter().find(|finding| finding.kind == FindingKind::ReadOnly).unwrap();
+        assert!(read_only.remedy.contains("SVC_DATABASE_URL"), "{read_only:?}");
+        assert!(findings.iter().all(|finding| finding.kind != FindingKind::Disk), "{findings:?}");
+    }
     alter(&app, "RESET default_transaction_read_only").await;
     end_sessions(&app).await;
     until("writes again", async || {
@@ -142,6 +155,27 @@ async fn on_a_server_that_became_read_only_reads_go_on_and_writes_are_503() {
     })
     .await;
     until("all of them", async || sqlx::query("SELECT wake_tasks()").execute(&app.pool).await.ok()).await;
+    app.end().await;
+}
+
+/// What a doctor finds.
+async fn doctor(app: &TestApp) -> Vec<Finding> {
+    let said = String::from_utf8(run(worker_command(app, &["doctor", "--json"])).await.stdout).unwrap();
+    let lines = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let findings = lines.filter(|line| line.get("kind").is_some());
+    findings.map(|finding| serde_json::from_value(finding).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_doctor_that_may_make_no_temporary_tables_tells_of_all_else() {
+    let app = idle().await;
+    let (name, user) = (app.options.get_database().unwrap(), app.options.get_username());
+    let revoke = format!("REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC, {user}");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(revoke)).execute(&app.pool).await.unwrap();
+    let refused = sqlx::query("CREATE TEMPORARY TABLE refused ()").execute(&app.pool).await.unwrap_err();
+    assert_eq!(refused.as_database_error().unwrap().code().as_deref(), Some("42501"));
+    let healthy = run(worker_command(&app, &["doctor"])).await;
+    assert!(healthy.status.success(), "{healthy:?}");
     app.end().await;
 }
 
@@ -290,6 +324,25 @@ async fn a_read_for_which_a_disk_has_no_room_is_507_and_speaks_of_no_storing() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_service_without_room_on_its_disk_stays_ready_and_reads_and_deletes() {
+    let app = TestApp::start().await;
+    let id = app.create("Kept", "A text.", None).await.id;
+    until("the service to be sound", async || {
+        app.sampled().await;
+        (app.client.read_health().await.unwrap().status == HealthStatus::Ok).then_some(())
+    })
+    .await;
+    app.service.disk.refused();
+    let ready = app.client.read_readiness().await.unwrap();
+    let disk = ready.checks.iter().find(|check| check.name == CheckedPart::Disk).unwrap();
+    assert!(ready.ready && !disk.ok && disk.detail.contains("lack of space"), "{ready:?}");
+    assert_eq!(app.client.read_health().await.unwrap().status, HealthStatus::Degraded);
+    app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
+    app.end().await;
+}
+
 async fn count(pool: &PgPool, table: &str) -> i64 {
     let query = format!("SELECT count(*) FROM {table}");
     sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(pool).await.unwrap()
@@ -335,8 +388,12 @@ async fn on_a_full_disk_uploads_are_507_and_store_nothing_and_all_goes_on_once_i
     for table in ["documents", "document_blobs", "pg_largeobject_metadata", "task_queue"] {
         assert_eq!(count(&pool, table).await, 0, "{table}");
     }
-    let not_ready = client.read_readiness().await.unwrap_err();
-    assert!(not_ready.detail.contains("disk: "), "{not_ready}");
+    until("the service to be ready and to tell of its disk", async || {
+        let ready = client.read_readiness().await.ok()?;
+        ready.checks.into_iter().find(|check| check.name == CheckedPart::Disk && !check.ok)
+    })
+    .await;
+    client.list_roots(PageQuery::default()).await.unwrap();
     let mut doctor = Command::new(env!("CARGO_BIN_EXE_svc-worker"));
     doctor.args(["doctor", "--json", "--config", "/dev/null", "--log-level", "error"]);
     doctor.env("SVC_DATABASE_URL", &url).env("SVC_DATA_DIR", &data_dir).stdin(Stdio::null());

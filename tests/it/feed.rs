@@ -220,6 +220,35 @@ async fn a_message_that_comes_again_is_stored_once_and_its_id_belongs_to_its_byt
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_delivery_of_a_message_is_answered_by_its_own_mark_however_late_the_first_one_is_told() {
+    let Some(feed) = feed(true, &[]).await else { return };
+    let own = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
+    let answers = feed.producer.channel.queue_declare("".into(), own, FieldTable::default()).await.unwrap();
+    let answers = answers.name().as_str().to_owned();
+    // Without a number no event is told.
+    let mut held = feed.app.pool.begin().await.unwrap();
+    sqlx::query("SELECT last FROM event_counter FOR UPDATE").execute(&mut *held).await.unwrap();
+    let bytes = note(7);
+    let deliver = async |mark: &str| {
+        let properties = plain("same", bytes.as_bytes(), &[]).with_reply_to(answers.as_str().into());
+        feed.producer.publish(properties.with_correlation_id(mark.into()), bytes.as_bytes()).await;
+    };
+    let answer = async || {
+        let answer = until("an answer", async || feed.producer.get(&answers).await).await;
+        let mark = answer.properties.correlation_id().as_ref().unwrap().as_str().to_owned();
+        (mark, serde_json::from_slice::<Value>(&answer.data).unwrap()["outcome"].as_str().unwrap().to_owned())
+    };
+    deliver("stored").await;
+    until("the file", async || (count(&feed.app.pool, "bulk_message").await == 1).then_some(())).await;
+    deliver("again").await;
+    let accepted = |mark: &str| (mark.to_owned(), "accepted".to_owned());
+    assert_eq!([answer().await, answer().await], [accepted("stored"), accepted("again")]);
+    held.rollback().await.unwrap();
+    assert_eq!(answer().await, accepted("again"), "its event is told at last");
+    feed.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_never_be_stored_is_dead_with_its_reason() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("root");

@@ -1,14 +1,20 @@
 //! Worker processes as an operator starts them.
 use crate::{
     admin::{idle, run, worker_command, worker_row},
+    console::Console,
     crash::{Process, serve_command},
     queue::{node, task},
-    support::{self, TestApp, Wish, invariants, sample, until},
+    support::{self, TOKEN, TestApp, Wish, invariants, sample, until},
 };
-use sqlx::postgres::PgListener;
+use sqlx::{
+    Connection, PgConnection,
+    postgres::{PgListener, PgPoolOptions},
+};
 use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::Path,
     process::{Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
@@ -22,11 +28,15 @@ use svc::{
     worker::{heart, queue::PgQueue, wakeup},
 };
 use svc_actors::{
-    CancelToken, Grant, Handler, Lane, Lanes, Outcome, Permit, Permits, Queue, TaskFailure, Worker, WorkerSettings,
-    WriteMode,
+    CancelToken, Grant, Handler, Lane, Lanes, Outcome, Permit, Permits, Queue, TaskFailure, TreeSnapshot, Worker,
+    WorkerSettings, WriteMode,
 };
-use svc_client::wire::{
-    ActorNode, AttemptOutcome, BlockedBy, DocumentPath, Settled, TaskPath, TaskStatus, TaskTypePath, WorkerQuery,
+use svc_client::{
+    Json,
+    wire::{
+        ActorNode, AttemptOutcome, BlockedBy, DocumentPath, FindingKind, FulltextSearch, IndexLanguage, IndexState,
+        PageQuery, Settled, TaskPath, TaskStatus, TaskTypePath, WorkerQuery,
+    },
 };
 
 /// Waits until a program has logged a line with these words.
@@ -65,6 +75,22 @@ async fn what_nobody_serves_is_an_error_in_the_log_of_whoever_looks() {
 }
 
 #[tokio::test]
+async fn a_badge_for_a_task_type_that_does_not_exist_is_told_when_a_program_starts() {
+    let app = idle().await;
+    let usual = worker_command(&app, &[]);
+    // This one also logs what is no error.
+    let mut worker = Command::new(usual.get_program());
+    worker.args(["--config", "/dev/null"]).stdin(Stdio::null());
+    worker.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    for mut command in [worker, serve_command(&app)] {
+        command.env("SVC_TASK_BADGES", r#"{"embed": "gpu", "summarise:llm": "batch"}"#);
+        let words = ["SVC_TASK_BADGES has a badge for `summarise:llm`", "did you mean summarize:llm?"];
+        until_it_logs(command, words).await;
+    }
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_worker_says_who_it_is_and_shows_its_actors() {
     let app = TestApp::start().await;
     let worker = until("the worker's first beat with its tree", async || {
@@ -83,6 +109,33 @@ async fn a_worker_says_who_it_is_and_shows_its_actors() {
     let root = worker.snapshot.unwrap().root.unwrap();
     let kinds: BTreeSet<&str> = root.children.iter().map(|actor| actor.kind.as_str()).collect();
     assert_eq!(kinds, ["dispatcher", "documents", "heart", "lock_manager"].into(), "{root:?}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_reads_files_with_its_own_program_after_another_took_its_place() {
+    let app = idle().await;
+    let built = Path::new(env!("CARGO_BIN_EXE_svc-worker"));
+    // Beside the program a second name for it takes no copy.
+    let folder = tempfile::tempdir_in(built.parent().unwrap()).unwrap();
+    let program = folder.path().join("svc-worker");
+    std::fs::hard_link(built, &program).unwrap();
+    let usual = worker_command(&app, &["--poll-seconds", "0.1"]);
+    let mut command = Command::new(&program);
+    command.args(usual.get_args()).envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let worker = Process(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    until("its first beat", async || {
+        let workers = app.client.list_workers(WorkerQuery::default()).await.unwrap().workers;
+        (!workers.is_empty()).then_some(())
+    })
+    .await;
+    let other = folder.path().join("other");
+    std::fs::write(&other, "#!/bin/sh\necho of another release\n").unwrap();
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(&other, &program).unwrap();
+    let (_, frontier) = app.ingest(&sample("handbook.md")).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    worker.kill();
     app.end().await;
 }
 
@@ -115,7 +168,7 @@ async fn the_tree_shows_a_document_between_its_tasks_until_it_owes_nothing() {
     app.end().await;
 }
 
-/// Does what a handler must not do: keeps the only thread of its worker busy for five leases.
+/// Does what a handler must not do: keeps the only thread of its worker busy for two leases.
 struct Burns {
     kept: KeptConnections,
 }
@@ -129,7 +182,7 @@ const BURNT_LEASE: Duration = Duration::from_secs(4);
 impl Handler for Burns {
     async fn run(&self, grant: &Grant, _: CancelToken, _: Permit) -> Result<Outcome, TaskFailure> {
         let begun = Instant::now();
-        while begun.elapsed() < BURNT_LEASE * 5 {
+        while begun.elapsed() < BURNT_LEASE * 2 {
             std::hint::spin_loop();
         }
         let mut conn = self.kept.lend().await.unwrap();
@@ -148,7 +201,7 @@ impl Handler for Burns {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_task_that_burns_the_processor_for_five_leases_loses_none() {
+async fn a_task_that_burns_the_processor_for_two_leases_loses_none() {
     let app = idle().await;
     // This worker takes nothing, and takes back what expires.
     let arguments = ["--badge", "none", "--strict-badges", "--worker-id", "reaper", "--heartbeat-seconds", "0.3"];
@@ -176,7 +229,7 @@ async fn a_task_that_burns_the_processor_for_five_leases_loses_none() {
     (settings.lease, settings.heartbeat) = (BURNT_LEASE, Duration::from_millis(300));
     let queue = PgQueue::new(&tools, claimer, Duration::from_secs(60), None);
     let handler = Burns { kept: tools.kept.clone() };
-    let heart = heart::factory(app.options.clone(), row);
+    let heart = heart::factory(app.options.clone(), app.pool.clone(), move || row.clone());
     let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(handler)).await.unwrap();
     let done = until("the task to end", async || {
         let task = app.client.read_task(TaskPath { id: id.0 }).await.unwrap();
@@ -187,6 +240,83 @@ async fn a_task_that_burns_the_processor_for_five_leases_loses_none() {
     worker.stop(Duration::from_secs(10)).await;
     drop(reaper);
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Has the database take this many connections; -1: as many as its server.
+async fn limit_connections(app: &TestApp, limit: i64) {
+    let change = format!("ALTER DATABASE {} CONNECTION LIMIT {limit}", app.options.get_database().unwrap());
+    sqlx::raw_sql(sqlx::AssertSqlSafe(change)).execute(&app.pool).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_heart_that_a_full_server_gives_no_connection_takes_one_of_its_worker_until_it_gets_one() {
+    let app = idle().await;
+    let pool = PgPoolOptions::new().connect_with(app.options.clone()).await.unwrap();
+    let lent: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&pool).await.unwrap();
+    until("the pool to have a connection to give", async || (pool.num_idle() == 1).then_some(())).await;
+    limit_connections(&app, 1).await;
+    let refused = PgConnection::connect_with(&app.options).await.unwrap_err();
+    assert!(refused.to_string().contains("too many connections"), "{refused}");
+    let options = app.options.clone();
+    let (beaten, mut beats) = tokio::sync::mpsc::channel(1);
+    let (go, going) = std::sync::mpsc::channel();
+    let beating = tokio::task::spawn_blocking(move || {
+        let mut heart = heart::factory(options, pool, || worker_row("full"))();
+        let snapshot = TreeSnapshot {
+            worker_id: "full".to_owned(),
+            taken_at: chrono::Utc::now(),
+            actors: 0,
+            omitted: 0,
+            totals: Vec::new(),
+            lanes: Vec::new(),
+            root: None,
+        };
+        while going.recv().is_ok() {
+            beaten.blocking_send(heart.beat(&[], &snapshot)).unwrap();
+        }
+    });
+    for _ in 0..2 {
+        go.send(()).unwrap();
+        beats.recv().await.unwrap().unwrap();
+    }
+    limit_connections(&app, -1).await;
+    go.send(()).unwrap();
+    beats.recv().await.unwrap().unwrap();
+    until("the one that was lent to end", async || {
+        let is_there = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE pid = $1)";
+        let is_there: bool = sqlx::query_scalar(is_there).bind(lent).fetch_one(&app.pool).await.unwrap();
+        (!is_there).then_some(())
+    })
+    .await;
+    drop(go);
+    beating.await.unwrap();
+    let workers = app.client.list_workers(WorkerQuery::default()).await.unwrap().workers;
+    assert_eq!(workers.iter().map(|worker| worker.worker_id.as_str()).collect::<Vec<_>>(), ["full"]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn few_free_connections_are_told_of() {
+    let app = idle().await;
+    let told = async || {
+        let findings = app.client.list_findings().await.unwrap().findings;
+        findings.into_iter().find(|finding| finding.kind == FindingKind::Connections)
+    };
+    assert_eq!(told().await, None);
+    let sessions =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'";
+    let sessions: i64 = sqlx::query_scalar(sessions).fetch_one(&app.pool).await.unwrap();
+    limit_connections(&app, sessions + 4).await;
+    let finding = told().await.expect("at most four are free");
+    assert!(finding.about.ends_with(&format!(" of {} are free", sessions + 4)), "{finding:?}");
+    assert!(finding.remedy.contains("SVC_DATABASE_POOL_SIZE"), "{finding:?}");
+    let console = Console::of(&app).await;
+    let page = console.text("/", &console.sign_in(TOKEN).await).await;
+    assert!(page.contains("The database takes hardly any more connections"), "{page}");
+    console.end().await;
+    limit_connections(&app, -1).await;
+    assert_eq!(told().await, None);
     app.end().await;
 }
 
@@ -215,6 +345,35 @@ async fn badges_bind_task_types_to_the_workers_that_have_them() {
     work(&["--badge", "cpu", "--badge", "gpu", "--drain"]).await;
     assert_eq!(app.settled(id).await.settled, Settled::Settled);
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_told_no_language_works_in_that_of_the_store() {
+    let german = [("SVC_LANGUAGE", "german"), ("SVC_BM25_K1", "2.0")];
+    let mut app = TestApp::with(Wish { settings: &german, ..Wish::default() }).await;
+    svc::app::weigh_indexes(&app.pool, &app.service.settings).await.unwrap();
+    let default = async || app.client.list_indexes(PageQuery::default()).await.unwrap().indexes.remove(0);
+    until("the index to be built", async || (default().await.state == IndexState::Ready).then_some(())).await;
+    // As a runner starts, or a service whose environment lacks these lines.
+    svc::app::weigh_indexes(&app.pool, &support::settings(&[])).await.unwrap();
+    let index = default().await;
+    assert_eq!((index.analyzer.language, index.state), (IndexLanguage::German, IndexState::Ready));
+    assert!(index.k1 > 1.9, "{index:?}");
+
+    app.stop_worker().await;
+    let text = "# Häuser\n\nAlte Häuser stehen am Hafen.\n";
+    let id = app.upload_bytes("harbour.md", text).await.unwrap().document_id;
+    let worked = run(worker_command(&app, &["--drain"])).await;
+    assert!(worked.status.success(), "{worked:?}");
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    let wish = Wish { database: Some(app.options.clone()), no_worker: true, ..Wish::default() };
+    let untold = TestApp::with(wish).await;
+    for client in [&app.client, &untold.client] {
+        let found = client.search_fulltext(Json(FulltextSearch::new("Haus"))).await.unwrap();
+        assert!(!found.results.is_empty(), "a worker wrote the word in its singular");
+    }
+    untold.end().await;
     app.end().await;
 }
 

@@ -107,6 +107,7 @@ async fn the_one_text_with_all_words_of_the_query_is_first_though_its_vector_is_
 #[tokio::test]
 async fn what_a_leg_cannot_hold_has_what_the_other_gives_it() {
     let app = TestApp::with(Wish { settings: &[("SVC_BM25_EXCLUDE_USETYPES", "memo")], ..Wish::default() }).await;
+    svc::app::weigh_indexes(&app.pool, &app.service.settings).await.unwrap();
     for (title, text) in [
         ("Tides", "The moon pulls the oceans, and twice a day the water rises along the coast."),
         ("Bread", "Yeast eats the sugar in the dough, so the loaf rises in the oven."),

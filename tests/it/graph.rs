@@ -8,13 +8,15 @@ use crate::{
     support::{TOKEN, TestApp, Wish},
     triples::{day, fact, predicate, under},
 };
+use chrono::{TimeDelta, Utc};
 use serde_json::json;
 use std::collections::BTreeMap;
 use svc_client::{
     Code, Json, OptionalJson,
     wire::{
         AuthorityQuery, CentralityMetric, CentralityQuery, CommunityQuery, DiffQuery, Direction, DocumentPath,
-        EdgeKind, FactPath, GraphQuery, NeighborQuery, NewFact, NewFacts, NewLink, OntologyQuery, SpineQuery,
+        EdgeKind, FactChange, FactPath, GraphQuery, Invalidation, NeighborQuery, NewFact, NewFacts, NewLink,
+        OntologyQuery, SpineQuery,
     },
 };
 
@@ -180,6 +182,77 @@ async fn a_graph_is_that_of_its_time_and_of_its_edges() {
     };
     let few = app.client.find_neighbors(few).await.unwrap();
     assert_eq!((few.documents.len(), few.facts.len(), few.truncated), (2, 1, true));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn since_a_moment_after_the_last_write_no_fact_has_changed() {
+    let app = idle().await;
+    predicate(&app, "leads").await;
+    let [a, b] = [doc(&app, "a", None).await, doc(&app, "b", None).await];
+    lead(&app, &[(a, b)]).await;
+    let later = Utc::now();
+    for known_to in [None, Some(later), Some(later + TimeDelta::milliseconds(1))] {
+        let query = DiffQuery { known_from: Some(later), known_to, ..DiffQuery::default() };
+        let found = app.client.compare_facts(query).await.unwrap();
+        assert_eq!((found.added, found.removed, found.superseded, found.from), (0, 0, 0, found.to), "{known_to:?}");
+    }
+    let backwards = DiffQuery { known_from: Some(later), known_to: Some(day(1)), ..DiffQuery::default() };
+    let refused = app.client.compare_facts(backwards).await.unwrap_err();
+    assert_eq!((refused.status, &refused.members["field"]), (422, &json!("known_from")), "{refused:?}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_statement_that_holds_at_both_moments_has_not_changed_whichever_zones_state_it() {
+    let app = idle().await;
+    predicate(&app, "leads").await;
+    let [a, b, closed] = [doc(&app, "a", None).await, doc(&app, "b", None).await, doc(&app, "closed", None).await];
+    let reader = someone(&app, "reader").await;
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    let open = NewFact { valid_from: Some(day(1)), ..fact(a, "leads", b) };
+    let open = app.client.assert_fact(Json(open)).await.unwrap().fact;
+    let told = NewFact { valid_from: Some(day(10)), source_id: Some(closed), ..fact(a, "leads", b) };
+    app.client.assert_fact(Json(told)).await.unwrap();
+    let between = || DiffQuery { valid_from: Some(day(5)), valid_to: Some(day(15)), ..DiffQuery::default() };
+    let found = app.client.compare_facts(between()).await.unwrap();
+    assert_eq!((found.added, found.removed, found.changes.len()), (0, 0, 0), "{found:?}");
+    // From the tenth on only the closed document states it.
+    let gone = Invalidation { valid_from: Some(day(10)), ..Invalidation::default() };
+    let gone = app.client.invalidate_fact(FactPath { id: open.id }, OptionalJson(Some(gone))).await.unwrap();
+    let found = app.client.compare_facts(between()).await.unwrap();
+    assert_eq!((found.added, found.removed, found.changes.len()), (0, 0, 0), "{found:?}");
+    // Who may not read that sees that the statement ended.
+    let found = reader.client.compare_facts(between()).await.unwrap();
+    let changes: Vec<_> = found.changes.iter().map(|change| (change.kind, change.fact.id)).collect();
+    assert_eq!((found.added, found.removed), (0, 1));
+    assert_eq!(changes, [(FactChange::Removed, gone.remainders[0].id)]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_goes_on_from_the_second_moment_of_the_last_answer_misses_no_fact() {
+    let app = idle().await;
+    predicate(&app, "leads").await;
+    let [a, b] = [doc(&app, "a", None).await, doc(&app, "b", None).await];
+    lead(&app, &[(a, b)]).await;
+    let mut writing = app.pool.begin().await.unwrap();
+    sqlx::query(
+        "INSERT INTO triples (zone, subject_id, predicate_id, object_id, statement, created_at, recorded_at, fact_type)
+         SELECT t.zone, t.object_id, t.predicate_id, t.subject_id, gen_random_uuid(), p.at, p.at, t.fact_type
+           FROM triples t CROSS JOIN (SELECT take_pen() AS at OFFSET 0) p",
+    )
+    .execute(&mut *writing)
+    .await
+    .unwrap();
+    let since = async |moment| {
+        let query = DiffQuery { known_from: Some(moment), ..DiffQuery::default() };
+        app.client.compare_facts(query).await.unwrap()
+    };
+    let last = since(Utc::now()).await;
+    assert_eq!(last.added, 0);
+    writing.commit().await.unwrap();
+    assert_eq!(since(last.to).await.added, 1);
     app.end().await;
 }
 

@@ -1,7 +1,7 @@
 //! Results in groups: containers stand for their texts.
 use crate::{
     principals::{grant, someone},
-    support::{TestApp, Wish, document, invariants, sample, searches::ask},
+    support::{TestApp, Wish, document, invariants, sample, searches::ask, until},
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use svc_client::{
     wire::{
         BatchItem, Bm25Search, DocumentPath, DocumentResponse, FulltextSearch, GrantRight, GroupBy, HybridSearch,
         MaxsimSearch, NewBatch, NewDocument, RerankMethod, SearchFilter, SearchMethod, SearchQuery, SearchResponse,
-        SearchResult, TotalIs, VectorSearch, WaitQuery,
+        SearchResult, TaskQuery, TotalIs, VectorSearch, WaitQuery,
     },
 };
 
@@ -319,6 +319,50 @@ async fn a_file_that_has_all_of_the_words_many_times_hides_no_file_that_has_some
     let found = app.client.search_fulltext(Json(body)).await.unwrap();
     assert_eq!((found.results.len(), found.total, found.total_is), (6, 6, TotalIs::Exact));
     assert_eq!(found.results[0].document.id, folder);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn groups_within_groups_are_told_from_further_ones_without_a_deeper_look() {
+    let app = TestApp::start().await;
+    let create = async |documents: Vec<serde_json::Value>| {
+        let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
+        let first = app.client.create_documents(Json(batch)).await.unwrap().documents[0].document_id;
+        until("all of them are embedded", async || {
+            app.client.list_tasks(TaskQuery::default()).await.unwrap().tasks.is_empty().then_some(())
+        })
+        .await;
+        first
+    };
+    let section =
+        |key: &str, of: &str| json!({"key": key, "parent_key": of, "title": key, "content": "", "usetype": "section"});
+    let chunk = |of: &str, text: &str| json!({"parent_key": of, "title": "Part", "content": text, "usetype": "chunk"});
+    let mut documents = vec![json!({"key": "book", "title": "Book", "content": ""})];
+    for chapter in 0..5 {
+        let chapter = format!("chapter {chapter}");
+        let mut sections = vec![section(&chapter, "book")];
+        sections.extend((0..4).map(|at| section(&format!("{chapter} section {at}"), &chapter)));
+        for section in sections {
+            let key = section["key"].as_str().unwrap().to_owned();
+            documents.push(section);
+            // The best text of each section is before all others.
+            documents.push(chunk(&key, QUERY));
+            documents.extend((0..7).map(|at| chunk(&key, &format!("Lamp {at} stands beside the radar gauge."))));
+        }
+    }
+    let book = create(documents).await;
+    let search = async || {
+        let wanted = VectorSearch { limit: 40, explain: true, parent_id: Some(book), ..VectorSearch::new(QUERY) };
+        let by_section = VectorSearch { group_by: Some(GroupBy::Section), ..wanted };
+        let found = app.client.search_vector(Json(by_section)).await.unwrap();
+        let last = found.results.last().unwrap().document.title.clone();
+        (found.results.len(), found.total, found.total_is, found.explanation.unwrap().rounds, last)
+    };
+    let found = search().await;
+    assert_eq!((found.0, found.1, found.2, found.3), (25, 25, TotalIs::Exact, 1), "these are all that there are");
+    // Nothing in it is among the 160 results that are looked at first.
+    create(vec![section("bread", "chapter 0"), chunk("bread", "Yeast makes the dough rise.")]).await;
+    assert_eq!(search().await, (26, 26, TotalIs::Exact, 2, "bread".to_owned()));
     app.end().await;
 }
 

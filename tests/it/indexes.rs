@@ -1,4 +1,7 @@
 //! Search indexes over REST.
+mod emptying;
+mod excluded;
+
 use crate::support::{TestApp, document, until, until_a_statement_waits};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};

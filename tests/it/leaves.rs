@@ -19,7 +19,7 @@ use svc_client::wire::{PageQuery, Settled, TaskTypePath};
 use svc_ids::{DocumentId, RootId};
 
 /// Starts a worker that ends when no task is left to run, and waits for its end.
-async fn drain(app: &TestApp) {
+pub async fn drain(app: &TestApp) {
     let role = Role { drain: true, ..Role::of(&app.service.settings) };
     let mut worker = RunningWorker::start(role, app.service.tools(), app.options.clone()).await.unwrap();
     assert_eq!(tokio::time::timeout(PATIENCE, worker.wait()).await.unwrap(), WorkerEnd::Drained);

@@ -1,15 +1,17 @@
 //! Limits of how much callers may ask for: rates of principals, requests at work, addresses and headers.
 use crate::{
     principals::{grant, someone},
-    support::{PATIENCE, TOKEN, TestApp, Wish, document, http, until},
+    support::{PATIENCE, TOKEN, TestApp, Wish, document, http, sample, server, until, web::Web},
 };
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use svc::reader::Reader;
 use svc_client::{
-    Code, Json,
+    Client, Code, FileUpload, Json, Remote,
     wire::{
-        DocumentPath, GrantPath, GrantRight, IndexDocumentPath, IndexPath, NewDocument, NewGrant, NewIndex, NewMembers,
-        TaskTypePath, WaitQuery,
+        CellsQuery, DocumentPath, GrantPath, GrantRight, IndexDocumentPath, IndexPath, IngestQuery, NewDocument,
+        NewGrant, NewIndex, NewMembers, TaskTypePath, UploadQuery, WaitQuery,
     },
 };
 use svc_ids::PrincipalId;
@@ -166,6 +168,79 @@ async fn a_principal_whose_uploads_are_slow_leaves_slots_to_others() {
     })
     .await;
     app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_principal_whose_files_are_read_for_long_leaves_readers_to_others() {
+    let web = Web::start().await;
+    web.put("/heron", "200 OK", "content-type: text/html\r\n", b"<p>A heron waits in the reeds.</p>");
+    let allow = format!("[{:?}]", web.at);
+    let settings = [("SVC_PRINCIPAL_SHARE", "0.5"), ("SVC_FETCH_ALLOW", allow.as_str())];
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let (greedy, other) = (someone(&app, "greedy").await, someone(&app, "other").await);
+    let (workbook, _) = app.ingest(&sample("duck-counts.xlsx")).await;
+    let cells = async |client: &Client<Remote>| {
+        let query = CellsQuery { reference: Some("A1".to_owned()), sheet: None };
+        client.read_cells(DocumentPath { id: workbook }, query).await
+    };
+    let file = |name: &str, options: Option<Value>| {
+        FileUpload::from_bytes(name, std::fs::read(sample(name)).unwrap(), options)
+    };
+    let mut held = Vec::new();
+    for _ in 0..std::thread::available_parallelism().unwrap().get().max(2) / 2 {
+        held.push(app.service.admission.reader(Some(PrincipalId(greedy.id))).await.unwrap());
+    }
+    let page = json!({"entry": "wiki:url", "url": web.url("/heron")});
+    let locked = file("locked.pdf", Some(json!({"extract": {"password": "heron"}})));
+    let (read, analyzed, opened, fetched) = tokio::join!(
+        cells(&greedy.client),
+        greedy.client.analyze_file(file("handbook.md", None)),
+        greedy.client.upload_file(UploadQuery::default(), locked),
+        greedy.client.ingest(IngestQuery::default(), Json(serde_json::from_value(page).unwrap())),
+    );
+    for refused in [read.err(), analyzed.err(), opened.err(), fetched.err()] {
+        let refused = refused.unwrap();
+        assert_eq!(refused.members["setting"], "SVC_PRINCIPAL_SHARE", "{refused}");
+        assert!(refused.detail.contains("readings of files"), "{refused}");
+    }
+    for client in [&other.client, &app.client] {
+        cells(client).await.unwrap();
+        client.analyze_file(file("handbook.md", None)).await.unwrap();
+    }
+    drop(held);
+    cells(&greedy.client).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_request_has_a_file_read_for_a_minute_or_a_fifth_of_the_time_of_a_task() {
+    let folder = server::work_dir();
+    let (program, told) = (folder.join("telling-reader"), folder.join("telling-reader.told"));
+    // It writes down what it is asked for, and gives no answer.
+    std::fs::write(&program, format!("#!/bin/sh\ncat <&1 >> '{}'\n", told.display())).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for ([cpu, wall], expected) in [(["300", "600"], [60, 120]), (["40", "2000"], [40, 400])] {
+        let settings = [("SVC_PARSER_CPU_TIME", cpu), ("SVC_PARSER_WALL_TIME", wall)];
+        let reader = Some(Reader::new(program.clone()));
+        let app = TestApp::with(Wish { settings: &settings, reader, no_worker: true, ..Wish::default() }).await;
+        let options = json!({"extract": {"password": "heron"}});
+        let locked = FileUpload::from_path(&sample("locked.pdf"), Some(options)).await.unwrap();
+        app.client.upload_file(UploadQuery::default(), locked).await.unwrap();
+        let open = FileUpload::from_path(&sample("handbook.md"), None).await.unwrap();
+        app.client.analyze_file(open).await.unwrap();
+        let asked = std::fs::read(&told).unwrap();
+        std::fs::remove_file(&told).unwrap();
+        let times: Vec<[u64; 2]> = serde_json::Deserializer::from_slice(&asked)
+            .into_iter::<Value>()
+            .map(|message| {
+                let message = message.unwrap();
+                ["cpu_time", "wall_time"].map(|name| message["request"]["limits"][name].as_u64().unwrap())
+            })
+            .collect();
+        // The upload has it read with its password and without, and the analysis once.
+        assert_eq!(times, [expected; 3]);
+        app.end().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

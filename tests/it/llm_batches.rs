@@ -5,9 +5,11 @@ mod faults;
 mod groups;
 mod keeper;
 mod limits;
+mod operators;
 mod parking;
 mod reopened;
 mod together;
+mod unanswered;
 
 use crate::{
     crash::{Process, url},

@@ -2,7 +2,7 @@
 //! circle.
 use crate::{
     queue::{app, finish},
-    support::{self, TestApp, document, invariants, sample, until},
+    support::{self, TestApp, Wish, document, invariants, sample, until, until_a_statement_like_this_waits},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn no_deadlock(app: &TestApp) {
     if found == 0 {
         return;
     }
-    let mut folders = vec![support::server::work_dir().to_owned()];
+    let mut folders = vec![support::server::work_dir().to_owned(), support::server::folder().to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -196,38 +196,78 @@ async fn count(app: &TestApp, table: &str) -> i64 {
     sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(&app.pool).await.unwrap()
 }
 
-#[tokio::test]
-async fn a_folder_of_20_000_files_is_deleted_whole() {
-    let app = app().await;
-    let folder = folder(&app, None, 20_000).await;
-    assert_eq!(count(&app, "pg_largeobject_metadata").await, 20_000);
-    app.client.delete_document(DocumentPath { id: folder }).await.unwrap();
-    for table in ["documents", "ingest_node", "document_blobs", "pg_largeobject_metadata", "blob_orphan"] {
-        assert_eq!(count(&app, table).await, 0, "{table}");
+/// Waits until no bytes are left; those of many files go once their delete is answered.
+async fn bytes_are_gone(app: &TestApp) {
+    until("the bytes to go", async || {
+        let left = count(app, "pg_largeobject_metadata").await + count(app, "blob_orphan").await;
+        (left == 0).then_some(())
+    })
+    .await;
+}
+
+/// A server with room for few locks. It promises 24 for each of 40 connections and of its 36 own processes, and its memory holds about twice
+/// as many, which are more than a part of the bytes takes and fewer than there are files.
+const FEW_LOCKS: &[&str] = &[
+    "ALTER SYSTEM SET max_connections = 40",
+    "ALTER SYSTEM SET max_locks_per_transaction = 24",
+    "ALTER SYSTEM SET max_pred_locks_per_transaction = 10",
+];
+
+/// More files than one transaction may delete there.
+const FILES: i32 = 6_000;
+
+/// Deletes a document with everything under it, whose bytes do not go in one transaction.
+async fn is_deleted_whole(app: &TestApp, id: i64) {
+    let refused = sqlx::query("SELECT count(lo_unlink(lob)) FROM document_blobs").execute(&app.pool).await.unwrap_err();
+    let code = refused.as_database_error().and_then(|error| error.code());
+    assert_eq!(code.as_deref(), Some("53200"), "one transaction has no room for the locks: {refused}");
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
+    for table in ["documents", "ingest_node", "document_blobs"] {
+        assert_eq!(count(app, table).await, 0, "{table}");
     }
-    app.end().await;
+    bytes_are_gone(app).await;
 }
 
 #[tokio::test]
-async fn a_file_of_20_000_pictures_is_deleted_whole() {
-    let app = app().await;
-    let folder = folder(&app, None, 1).await;
+async fn more_files_or_pictures_than_a_transaction_may_delete_are_deleted_whole() {
+    let database = support::server::own_with("few-locks", FEW_LOCKS).await;
+    let wish = Wish { database: Some(database.connect_options()), no_worker: true, ..Wish::default() };
+    let app = TestApp::with(wish).await;
+    let files = folder(&app, None, FILES).await;
+    assert_eq!(count(&app, "pg_largeobject_metadata").await, i64::from(FILES));
+    is_deleted_whole(&app, files).await;
+
+    let file = folder(&app, None, 1).await;
     sqlx::query(
         "WITH made AS (
              INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, guard)
              SELECT f.id, f.path || f.id, 'picture ' || n, 'beside it', 'image', 'sha256:' || n, 0
-               FROM documents f, generate_series(1, 20000) AS n WHERE f.parent_id = $1 RETURNING id, content_hash)
+               FROM documents f, generate_series(1, $2) AS n WHERE f.parent_id = $1 RETURNING id, content_hash)
          INSERT INTO document_blobs (document_id, lob, byte_size, content_hash, options, is_file)
          SELECT id, lo_from_bytea(0, 'x'), 1, content_hash, '{}', false FROM made",
     )
-    .bind(folder)
+    .bind(file)
+    .bind(FILES)
     .execute(&app.pool)
     .await
     .unwrap();
+    is_deleted_whole(&app, file).await;
+    app.end().await;
+    database.stop().await;
+}
+
+#[tokio::test]
+async fn a_delete_of_many_files_is_answered_before_their_bytes_are_gone() {
+    let app = app().await;
+    let folder = folder(&app, None, 1_500).await;
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT lo_unlink(min(lob)) FROM document_blobs").execute(&mut *held).await.unwrap();
     app.client.delete_document(DocumentPath { id: folder }).await.unwrap();
-    for table in ["documents", "document_blobs", "pg_largeobject_metadata", "blob_orphan"] {
-        assert_eq!(count(&app, table).await, 0, "{table}");
-    }
+    assert_eq!(count(&app, "documents").await, 0);
+    // The bytes wait for whoever has one of them.
+    until_a_statement_like_this_waits(&app.pool, "%DELETE FROM blob_orphan%").await;
+    held.rollback().await.unwrap();
+    bytes_are_gone(&app).await;
     app.end().await;
 }
 

@@ -465,3 +465,22 @@ async fn what_a_client_leaves_out_of_an_upload_may_be_null() {
     assert_eq!(refused["structuredContent"]["field"], "priority", "{refused}");
     app.end().await;
 }
+
+/// Clients that keep all numbers as doubles write a whole one with a point.
+#[tokio::test]
+async fn a_whole_number_with_a_point_is_taken_wherever_a_tool_takes_one() {
+    let app = TestApp::start().await;
+    let parent = app.create("Herons", "All of them.", None).await.id;
+    let children = [app.create("A", "One.", Some(parent)).await.id, app.create("B", "Two.", Some(parent)).await.id];
+    let point = |number: i64| json!(number as f64);
+    let read = use_tool(&app, TOKEN, "read_document", json!({"id": point(parent)})).await;
+    assert_eq!(read["structuredContent"]["id"], parent, "{read}");
+    let listed = use_tool(&app, TOKEN, "list_children", json!({"id": point(parent), "limit": point(1)})).await;
+    let listed = listed["structuredContent"]["documents"].as_array().unwrap();
+    assert_eq!(listed.iter().map(|child| &child["id"]).collect::<Vec<_>>(), [&json!(children[0])]);
+    let facts = use_tool(&app, TOKEN, "list_facts", json!({"subject_id": point(parent)})).await;
+    assert_eq!(facts["isError"], false, "{facts}");
+    let half = use_tool(&app, TOKEN, "read_document", json!({"id": parent as f64 + 0.5})).await;
+    assert_eq!((&half["isError"], &half["structuredContent"]["field"]), (&json!(true), &json!("id")), "{half}");
+    app.end().await;
+}

@@ -3,15 +3,15 @@
 use crate::{
     edits::patched,
     principals::{Someone, grant, someone},
-    support::{TestApp, Wish, invariants, sample, until, workbook},
+    support::{TestApp, Wish, document, invariants, repository, sample, until, workbook},
 };
 use serde_json::{Value, json};
 use std::io::{Cursor, Write};
 use svc_client::{
-    Code, FileUpload, Json, OptionalJson,
+    Code, Failure, FileUpload, Json, OptionalJson,
     wire::{
-        Bm25Search, CellsQuery, DocumentPath, DocumentResponse, EmbedQuery, FrontierResponse, GrantRight,
-        ReprocessRequest, Settled, UploadQuery,
+        Bm25Search, CellsQuery, DocumentPath, DocumentResponse, EmbedQuery, FrontierResponse, GrantRight, NewDocument,
+        ReprocessRequest, Settled, UploadQuery, WaitQuery,
     },
 };
 use zip::{ZipWriter, write::SimpleFileOptions};
@@ -346,6 +346,62 @@ async fn the_text_of_an_archive_is_that_of_its_files_and_not_of_what_is_put_besi
     patched(&app, chunk.id, json!({"content": "A kestrel stands still."})).await;
     app.settled(id).await;
     assert_eq!(text().await.2, json!(both + "A kestrel stands still.".len() - "A kestrel hovers.".len()));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn members_come_after_what_lies_under_their_archive_also_where_that_is_at_the_last_position() {
+    let mut app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let mut archives = Vec::new();
+    for (last, expected) in [(7, [8, 9]), (i32::MAX, [i32::MAX - 2, i32::MAX - 1])] {
+        let (one, two) = (format!("A heron sees {last} ducks."), format!("An owl hears {last} mice."));
+        let stored = app.upload_bytes("birds.zip", archive(&[("one.txt", one), ("two.txt", two)])).await.unwrap();
+        let id = stored.document_id;
+        let note = NewDocument { parent_id: Some(id), position: Some(last), ..document("A note", "Of the archive.") };
+        app.client.create_document(WaitQuery::default(), Json(note)).await.unwrap();
+        archives.push((id, expected));
+    }
+    app.start_worker().await;
+    for (id, expected) in archives {
+        let frontier = app.settled(id).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{:?}", frontier.warnings);
+        let members = files(&app, id).await;
+        let one = named(&members, "one.txt").position;
+        assert_eq!([one, named(&members, "two.txt").position], expected.map(Some));
+    }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_password_of_an_archive_whose_locked_members_are_over_a_limit_is_refused_with_the_limit() {
+    let app = TestApp::start().await;
+    let mut bytes = std::fs::read(repository().join("formats/src/archive/files/old.zip")).unwrap();
+    let entries: Vec<usize> = (0..bytes.len() - 28).filter(|at| bytes[*at..].starts_with(b"PK\x01\x02")).collect();
+    // The directory says of the locked members that they are larger than a file may be.
+    for at in entries.into_iter().filter(|at| bytes[at + 8] & 1 == 1).collect::<Vec<_>>() {
+        bytes[at + 24..at + 28].copy_from_slice(&0x7FFF_FFFF_u32.to_le_bytes());
+    }
+    let is_told = |refused: Failure| {
+        assert_eq!((refused.status, &refused.members["field"]), (422, &json!("file")), "{refused}");
+        assert!(refused.detail.contains("SVC_MAX_UPLOAD_BYTES"), "{refused}");
+    };
+    let with = |password: &str| json!({"extract": {"password": password}});
+    for password in ["heron", "stork"] {
+        let file = || FileUpload::from_bytes("lock.zip", bytes.clone(), Some(with(password)));
+        is_told(app.client.upload_file(UploadQuery::default(), file()).await.unwrap_err());
+        is_told(app.client.analyze_file(file()).await.unwrap_err());
+    }
+    let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(stored, 0);
+
+    // Without the password it is stored with what is open, and its warning names the way that the reprocess goes.
+    let (id, frontier) = ingested(&app, "lock.zip", bytes).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    assert!(frontier.warnings.iter().any(|warning| warning.contains("encrypted")), "{:?}", frontier.warnings);
+    let request = ReprocessRequest { options: Some(with("heron")), replace: false };
+    is_told(app.client.reprocess_file(DocumentPath { id }, OptionalJson(Some(request))).await.unwrap_err());
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -3,7 +3,7 @@ use crate::{
     access::Random,
     edits::{patch, patched},
     principals::{grant, someone},
-    support::{TestApp, Wish, document, invariants, place, sample, until, until_a_statement_waits},
+    support::{TestApp, Wish, document, insert, invariants, place, sample, until, until_a_statement_waits},
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -223,6 +223,28 @@ async fn documents_are_created_while_a_move_waits_for_a_long_creation() {
         long.commit().await.unwrap();
     });
     assert_eq!(moved.unwrap().value.document.path, [shelf]);
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_deleted_while_what_is_above_it_moves_is_counted_nowhere() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let folder = add(&app, "folder", None).await;
+    // Nothing waits to be done with it, so that the move meets it only once it writes the row.
+    let mut creating = transaction::begin_creating(&app.pool).await.unwrap();
+    let inner = insert(&mut creating, Some(folder)).await;
+    creating.commit().await.unwrap();
+    let file = app.upload_bytes("outer.md", "# Outer\n\nA file.").await.unwrap().document_id;
+    let mut deleting = transaction::begin(&app.pool).await.unwrap();
+    let doomed = place(&mut deleting, inner.0).await;
+    delete_subtrees(&mut deleting, &[doomed]).await.unwrap();
+    let (moved, ()) = tokio::join!(patch(&app, folder, json!({"parent_id": file})), async {
+        until_a_statement_waits(&app.pool).await;
+        deleting.commit().await.unwrap();
+    });
+    assert_eq!(moved.unwrap().value.document.path, [file]);
+    assert_eq!(total(&app, file).await, 2, "the file and the folder");
     invariants::check(&app.pool).await;
     app.end().await;
 }

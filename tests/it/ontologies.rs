@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use svc_client::{
     Client, Code, Failure, Json, Meta, Remote, TurtleText,
     wire::{
-        ClassPage, DocumentPath, EmbedQuery, FactQuery, GrantRight, ImportQuery, NewDocument, NewFact, NewPredicate,
-        OnOverlap, OntologyQuery, OntologyResponse, PageQuery, PredicateQuery, PredicateResponse, PrincipalPath,
-        TurtleQuery, ValidAt, WaitQuery,
+        ClassPage, DocumentPath, EmbedQuery, FactQuery, GrantRight, ImportQuery, LintAudit, LintRequest, NewDocument,
+        NewFact, NewPredicate, OnOverlap, OntologyQuery, OntologyResponse, PageQuery, PredicateQuery,
+        PredicateResponse, PrincipalPath, TurtleQuery, ValidAt, WaitQuery,
     },
 };
 
@@ -107,6 +107,21 @@ async fn an_ontology_that_changed_since_it_was_read_is_not_deleted() {
     assert_eq!(app.client.read_ontology(path).await.unwrap().document_id, id);
     given(version().await).delete_ontology(path).await.unwrap();
     assert_eq!(app.client.read_ontology(path).await.unwrap_err().code, Code::NotFound);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_changed_ontology_states_as_before_is_not_stale_and_is_cited_twice_at_most() {
+    let app = idle().await;
+    let first = load(&app.client, OntologyQuery::default(), ZOO).await.unwrap();
+    let longer = format!("{ZOO} ex:Dog a owl:Class .");
+    let second = load(&app.client, OntologyQuery::default(), &longer).await.unwrap();
+    assert_eq!((second.document_id, second.classes), (first.document_id, first.classes + 1));
+    load(&app.client, OntologyQuery::default(), &format!("{longer} ex:Bird a owl:Class .")).await.unwrap();
+    let asked = LintRequest { audits: Some(vec![LintAudit::Staleness]), ..LintRequest::default() };
+    assert_eq!(app.client.lint_graph(Json(asked)).await.unwrap().audits[0].count, 0);
+    let most = "SELECT max(c.citations) FROM (SELECT count(*) AS citations FROM triple_citations GROUP BY triple_id) c";
+    assert_eq!(sqlx::query_scalar::<_, i64>(most).fetch_one(&app.pool).await.unwrap(), 2);
     app.end().await;
 }
 

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn meanwhile_503_and_then_on() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let data_dir = std::env::temp_dir().join(format!("svc-outage-{}", std::process::id()));
+    let data_dir = support::server::folder().join("outage");
     let folder = data_dir.display().to_string();
     let settings = support::settings(&[
         ("SVC_DATA_DIR", &folder),

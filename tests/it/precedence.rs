@@ -3,11 +3,11 @@ use crate::{
     edits::patch,
     principals::{grant, someone},
     queue::{app, claim, finish, node, status, task},
-    support::{TestApp, Wish, invariants, until},
+    support::{TestApp, Wish, invariants, refusing_soon, until},
 };
 use serde_json::json;
 use std::time::Duration;
-use svc::store::tasks;
+use svc::{service::Waits, store::tasks};
 use svc_actors::{TaskFailure, WriteMode};
 use svc_client::{
     Code, Json,
@@ -66,7 +66,9 @@ async fn a_delete_ends_what_a_worker_holds_and_takes_what_waits() {
 /// The worker of the task has died, or takes long to hear of the request.
 #[tokio::test]
 async fn a_delete_goes_on_without_a_worker_that_does_not_let_go() {
-    let app = app().await;
+    let (grace, let_go) = (Duration::from_millis(100), Duration::from_millis(300));
+    let waits = Waits { grace, let_go, ..Waits::default() };
+    let app = TestApp::with(Wish { waits, no_worker: true, ..Wish::default() }).await;
     let folder = node(&app, None).await;
     let below = node(&app, Some(folder.0)).await;
     task(&app, &below, WriteMode::Itself, 0, None).await;
@@ -91,7 +93,9 @@ async fn a_delete_goes_on_without_a_worker_that_does_not_let_go() {
 
 #[tokio::test]
 async fn a_delete_that_has_begun_to_end_tasks_goes_on_without_its_client() {
-    let app = app().await;
+    // Its client goes while it waits for the worker, which has as long for that as by default.
+    let waits = Waits { grace: Duration::ZERO, ..Waits::default() };
+    let app = TestApp::with(Wish { waits, no_worker: true, ..Wish::default() }).await;
     let folder = node(&app, None).await;
     task(&app, &folder, WriteMode::Itself, 0, None).await;
     let held = claim(&app, 1).await;
@@ -120,7 +124,7 @@ async fn a_delete_that_has_begun_to_end_tasks_goes_on_without_its_client() {
 
 #[tokio::test]
 async fn a_move_waits_for_a_task_whose_end_was_requested() {
-    let app = app().await;
+    let app = TestApp::with(Wish { waits: refusing_soon(), no_worker: true, ..Wish::default() }).await;
     let (folder, target) = (node(&app, None).await, node(&app, None).await);
     let below = node(&app, Some(folder.0)).await;
     let id = task(&app, &below, WriteMode::Itself, 0, None).await;
@@ -132,7 +136,7 @@ async fn a_move_waits_for_a_task_whose_end_was_requested() {
         .unwrap();
     let refused = patch(&app, folder.0, json!({"parent_id": target.0})).await.unwrap_err();
     assert_eq!((refused.code, refused.members["task_id"].as_i64()), (Code::Conflict, Some(id.0)));
-    app.client.delete_document(DocumentPath { id: folder.0 }).await.unwrap();
+    app.patient().delete_document(DocumentPath { id: folder.0 }).await.unwrap();
     app.end().await;
 }
 
@@ -211,7 +215,9 @@ async fn who_may_not_change_what_a_task_works_on_does_not_hold_it_up() {
 
 #[tokio::test]
 async fn a_delete_that_is_refused_for_a_task_above_has_ended_none_below() {
-    let app = app().await;
+    // It could end tasks from its first look on.
+    let waits = Waits { grace: Duration::ZERO, ..refusing_soon() };
+    let app = TestApp::with(Wish { waits, no_worker: true, ..Wish::default() }).await;
     let above = node(&app, None).await;
     let folder = node(&app, Some(above.0)).await;
     let below = node(&app, Some(folder.0)).await;

@@ -82,7 +82,7 @@ async fn a_rule_of_the_owner_decides_how_its_usetype_is_shown() {
     assert!(!made.seeded);
     let shown = view().await;
     assert_eq!((shown.presentation.title.as_str(), shown.blocks[0].kind), ("Note", BlockKind::Code));
-    assert_eq!(shown.blocks[0].html.as_deref(), Some("<pre>a *b*</pre>"));
+    assert_eq!(shown.blocks[0].html.as_deref(), Some("<pre dir=\"auto\">a *b*</pre>"));
     assert_eq!(
         (shown.children.mode, shown.children.blocks.len(), shown.links.mode),
         (ChildrenMode::Hidden, 0, LinksMode::Hidden)

@@ -1,6 +1,7 @@
 //! Principals, their tokens and grants, and the audit, as the owner manages them and as a principal meets them.
 mod deleted;
 mod enclosed;
+mod many;
 
 use crate::support::{TOKEN, TestApp, Wish, document, http};
 use serde_json::{Value, json};

@@ -1,13 +1,13 @@
 //! What goes first: uploads of a higher priority at every stage, and among equals what is nearly done.
 use crate::{
-    queue,
-    support::{TestApp, Wish, document, engine, until, until_a_statement_waits},
+    extraction, queue, summarize,
+    support::{TestApp, Wish, document, engine, llm::Llm, until, until_a_statement_waits},
 };
 use std::collections::{BTreeMap, BTreeSet};
 use svc::store::tasks;
 use svc_actors::WriteMode;
 use svc_client::{
-    Code, FileUpload, Json,
+    Code, FileUpload, Json, OptionalJson,
     wire::{
         DocumentPath, PriorityChange, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath, UploadQuery, WaitQuery,
     },
@@ -237,5 +237,42 @@ async fn a_change_of_priority_leaves_no_two_tasks_that_stand_back_for_each_other
     assert_eq!(ended, [below, above]);
     // Its own tasks were taken away above.
     app.client.delete_document(DocumentPath { id: outer }).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_summary_by_which_a_file_settles_goes_before_facts_that_were_asked_for_earlier() {
+    let llm = Llm::start().await;
+    llm.will_say(|_| extraction::facts(&[]));
+    let mut app = extraction::app(&llm, &[("SVC_LLM_CONCURRENCY", "1")]).await;
+    let of_types = ["extract:facts", "summarize:llm"].map(|name| TaskTypePath { task_type: name.to_owned() });
+    for of_type in of_types.clone() {
+        app.client.pause_task_type(of_type).await.unwrap();
+    }
+    let folder = extraction::text(&app, "", None).await;
+    for n in 0..5 {
+        extraction::text(&app, &format!("The clerk number {n} files the minutes."), Some(folder)).await;
+    }
+    let extract = app.client.extract_facts(DocumentPath { id: folder }, WaitQuery::default(), OptionalJson(None));
+    assert_eq!(extract.await.unwrap().tasks, 5);
+    let file = summarize::upload(&app, &summarize::section("", "oven", 80), serde_json::json!({})).await;
+    until("the file to wait for its summary", async || {
+        (priorities(&app, file).await.keys().eq(["summarize:llm"])).then_some(())
+    })
+    .await;
+
+    app.stop_worker().await;
+    for of_type in of_types {
+        app.client.resume_task_type(of_type).await.unwrap();
+    }
+    app.start_worker().await;
+    app.settled(file).await;
+    let ended = "SELECT task_type FROM task_attempts WHERE task_type IN ('extract:facts', 'summarize:llm') AND outcome = 'completed' ORDER BY id";
+    let ended = until("all to end", async || {
+        let ended: Vec<String> = sqlx::query_scalar(ended).fetch_all(&app.pool).await.unwrap();
+        (ended.iter().filter(|name| *name == "extract:facts").count() == 5).then_some(ended)
+    })
+    .await;
+    assert_eq!(ended[0], "summarize:llm", "{ended:?}");
     app.end().await;
 }

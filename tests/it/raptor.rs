@@ -160,6 +160,7 @@ async fn summaries_are_made_linked_and_found_and_the_tree_below_stays_as_it_is()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_seed_makes_the_same_summaries_again_in_place_of_the_old_ones() {
     let app = TestApp::with(Wish { settings: &[("SVC_BM25_EXCLUDE_USETYPES", "entity")], ..Wish::default() }).await;
+    svc::app::weigh_indexes(&app.pool, &app.service.settings).await.unwrap();
     let id = file(&app).await;
     let request = RaptorRequest { seed: 7, summary_tokens: 60, cluster_tokens: 400, ..RaptorRequest::default() };
     let texts = async |tree: &RaptorTree| -> Vec<(String, String)> {

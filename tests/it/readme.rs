@@ -1,4 +1,4 @@
-//! Runs the commands of README.md, so that they stay true.
+//! Runs the commands of README.md and the calls of docs/search.md, so that they stay true.
 use crate::{
     crash::{Process, url},
     support::{
@@ -10,27 +10,40 @@ use crate::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::{
+    collections::BTreeSet,
     fs,
     io::{BufRead, BufReader},
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::Path,
     process::{Command, Stdio},
 };
 
-/// The lines of the `sh` blocks of a section of README.md.
-fn commands(section: &str) -> Vec<String> {
+/// A section of README.md.
+fn section(name: &str) -> String {
     let text = fs::read_to_string(repository().join("README.md")).unwrap();
-    let heading = format!("## {section}\n");
+    let heading = format!("## {name}\n");
     let section = text.split_once(&heading).unwrap_or_else(|| panic!("README.md has no {heading}")).1;
-    let section = section.split("\n## ").next().unwrap();
+    section.split("\n## ").next().unwrap().to_owned()
+}
+
+/// The lines of the `sh` blocks of a section of README.md.
+fn commands(name: &str) -> Vec<String> {
+    commands_of(&section(name))
+}
+
+/// The lines of the `sh` blocks of a text.
+fn commands_of(text: &str) -> Vec<String> {
     let mut commands = Vec::new();
-    for block in section.split("```sh\n").skip(1) {
+    for block in text.split("```sh\n").skip(1) {
         let block = block.split("```").next().unwrap();
         let lines = block.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         commands.extend(lines.map(str::to_owned));
     }
     commands
 }
+
+/// A call that is refused ends its script. An answer may come without a line break at its end.
+const CURL: &str = "curl() { command curl --noproxy '*' --silent --show-error --fail-with-body \"$@\"; echo; }\n";
 
 /// A folder in which the repository's samples are where the README says. What the commands write ends with it.
 fn folder() -> tempfile::TempDir {
@@ -63,7 +76,7 @@ async fn run_with(settings: &[(&str, &str)], folder: &Path, script: String) -> S
     let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(
         output.status.success(),
-        "README.md has a command that fails, {}:\n{script}\n{printed}\n{errors}",
+        "a command of the documents fails, {}:\n{script}\n{printed}\n{errors}",
         output.status
     );
     printed.into_owned()
@@ -119,9 +132,7 @@ async fn the_calls_of_the_readme_work() {
     let settings = [("SVC_LLM_BASE_URL", llm.base.as_str())];
     let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
     let folder = folder();
-    // A call that is refused ends the script. An answer may come without a line break at its end.
-    let mut script =
-        "curl() { command curl --noproxy '*' --silent --show-error --fail-with-body \"$@\"; echo; }\n".to_owned();
+    let mut script = CURL.to_owned();
     let mut calls = 0;
     for line in commands("REST") {
         script += &line.replace("base=http://127.0.0.1:8000", "base=$SVC_URL").replace("/ID/", "/$workbook/");
@@ -141,6 +152,47 @@ async fn the_calls_of_the_readme_work() {
     let bytes = fs::read(folder.path().join("onboarding-checklist.docx")).unwrap();
     assert_eq!(bytes, fs::read(sample("onboarding-checklist.docx")).unwrap());
     app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_calls_of_the_guide_to_searches_work_without_anything_that_has_to_be_fetched() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return left_out("the calls of docs/search.md, because there is no curl");
+    }
+    let app = TestApp::start().await;
+    for number in 1..=9 {
+        let created = app.create(&format!("Note {number}"), "The radar gauge failed in March.", None).await;
+        assert_eq!(created.id, number, "the guide names documents by such ids");
+    }
+    let known: Vec<String> = commands("REST").into_iter().take_while(|line| !line.starts_with("curl ")).collect();
+    let known = known.join("\n").replace("http://127.0.0.1:8000", "$SVC_URL");
+    let calls = commands_of(&fs::read_to_string(repository().join("docs/search.md")).unwrap()).join("\n");
+    assert!(calls.matches("curl ").count() >= 8, "{calls}");
+    let printed = run(&app, folder().path(), format!("{CURL}{known}\n{calls}")).await;
+    for part in ["\"name\":\"late\"", "\"name\":\"manuals\"", "\"facets\":[", "\"results\":["] {
+        assert!(printed.contains(part), "{part} is missing in {printed}");
+    }
+    app.end().await;
+}
+
+/// A reader takes these lists for all that there is.
+#[test]
+fn the_readme_names_every_command_and_every_document() {
+    let help = Command::new(env!("CARGO_BIN_EXE_svc")).arg("-h").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let listed = help.split_once("Commands:\n").and_then(|(_, rest)| rest.split_once("\n\n")).unwrap().0;
+    let lines = listed.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    let names: Vec<&str> = lines.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.len() > 50 && names.contains(&"extract-facts"), "{names:?}");
+    let walk = section("A first walk");
+    for name in names.into_iter().filter(|name| *name != "help") {
+        assert!(walk.contains(&format!("`{name}`")) || walk.contains(&format!("svc {name} ")), "no `svc {name}`");
+    }
+    let more = section("More");
+    for document in fs::read_dir(repository().join("docs")).unwrap() {
+        let name = document.unwrap().file_name().into_string().unwrap();
+        assert!(!name.ends_with(".md") || more.contains(&format!("](docs/{name})")), "README.md does not name {name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,4 +264,61 @@ fn the_end_of_make_test_names_each_part_that_is_missing() {
         let line = test.lines().find(|line| line.contains(&format!("config/setup.sh has-{part} || echo \"left out: ")));
         assert!(line.is_some_and(|line| line.contains(&format!("config/setup.sh {part}"))), "{part}: {test}");
     }
+}
+
+/// What its caller set is meant for another service: a store would belong to the demo's database for good.
+#[test]
+fn the_demo_takes_no_settings_of_its_caller() {
+    // In the place of the service is a program that tells its environment and ends.
+    let (target, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(target.path().join("debug")).unwrap();
+    let program = target.path().join("debug/svc");
+    fs::write(&program, "#!/bin/sh\nenv >\"${0%/*}/environment\"\nexit 1\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let demo = Command::new(repository().join("config/demo.sh"))
+        .env("CARGO_TARGET_DIR", target.path())
+        .env("SVC_CACHE_DIR", cache.path())
+        .env("SVC_BLOB_STORE", "file:///of/another")
+        .env("SVC_LLM_BASE_URL", "http://llm.example")
+        .env_remove("SVC_CONFIG")
+        .output()
+        .unwrap();
+    let told = fs::read_to_string(target.path().join("debug/environment"));
+    let told = told.unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&demo.stderr)));
+    let has = |line: &str| told.lines().any(|told| told.starts_with(line));
+    assert!(!has("SVC_BLOB_STORE=") && !has("SVC_LLM_BASE_URL="), "{told}");
+    assert!(has("SVC_CONFIG=/dev/null") && has(&format!("SVC_CACHE_DIR={}", cache.path().display())), "{told}");
+}
+
+/// What scripts and benches keep in the cache goes with `make clean-cache`, but for what a fuzzer has learned.
+#[test]
+fn clean_cache_removes_every_folder_of_the_cache() {
+    let (mut texts, mut open) = (Vec::new(), vec![repository().join("config"), repository().join("benches")]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "sh" || extension == "rs") {
+                texts.push(fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    let named: BTreeSet<&str> = texts
+        .iter()
+        .flat_map(|text| ["$cache/", "$cache\"/", "installed(\""].map(|before| (text, before)))
+        .flat_map(|(text, before)| text.split(before).skip(1))
+        .filter_map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next())
+        .filter(|name| !name.is_empty())
+        .collect();
+    assert!(
+        ["bench", "broker", "fuzz", "openapi", "peers", "zig"].iter().all(|name| named.contains(name)),
+        "{named:?}"
+    );
+    let makefile = fs::read_to_string(repository().join("Makefile")).unwrap();
+    let recipe = makefile.split_once("\nCACHED := ").unwrap().1;
+    let removed: BTreeSet<&str> =
+        recipe.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|word| !word.is_empty()).collect();
+    let left: Vec<&&str> = named.iter().filter(|name| !removed.contains(**name)).collect();
+    assert!(left.is_empty(), "`make clean-cache` leaves {left:?}");
 }

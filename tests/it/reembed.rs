@@ -1,4 +1,6 @@
 //! Moves of all vectors from one model to another: the old one answers until the new one can, whatever is written, killed or called off meanwhile.
+mod serving;
+
 use crate::{
     admin::{run, worker_command},
     cli::{lines, svc},
@@ -9,7 +11,11 @@ use crate::{
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::Stdio, slice, sync::OnceLock};
-use svc::{service::Service, settings::model_settings, store::reindex};
+use svc::{
+    service::Service,
+    settings::model_settings,
+    store::{model_moves, reindex},
+};
 use svc_client::{
     Code, Json, OptionalJson,
     wire::{
@@ -316,6 +322,14 @@ async fn a_process_without_the_new_model_leaves_it_to_others_and_says_so_once_it
         (!tasks.is_empty()).then_some(())
     })
     .await;
+    let old = "UPDATE task_queue SET created_at = now() - interval '1 hour' WHERE task_type = 'reembed'";
+    sqlx::query(old).execute(&app.pool).await.unwrap();
+    let finding = until("the finding", async || {
+        let findings = without.client.list_findings().await.unwrap().findings;
+        findings.into_iter().find(|finding| finding.kind == FindingKind::NoHandler)
+    })
+    .await;
+    assert!(finding.about == "reembed" && finding.remedy.contains("SVC_EMBEDDING_COMING_MODEL"), "{finding:?}");
     let later = app.create("Bread", "Yeast makes the dough rise.", None).await.id;
     assert_eq!(found(&without, "a bird").await[0], id);
     app.start_worker().await;
@@ -367,6 +381,10 @@ async fn a_change_of_the_model_without_a_move_is_told_and_mended() {
     assert!(findings.iter().all(|finding| finding.kind != FindingKind::OtherModel), "{findings:?}");
     let shown = String::from_utf8(svc(&app, &["--table", "reembed", "--state"]).await.stdout).unwrap();
     assert_eq!(shown, format!("{model} answers; the move is done\n"));
+    let mut conn = app.pool.acquire().await.unwrap();
+    let replaced = model_moves::served(&mut conn).await.unwrap().unwrap().replaced;
+    assert_eq!(replaced, ["gone@1"], "a forgotten process with that model writes nothing");
+    drop(conn);
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

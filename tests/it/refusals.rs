@@ -1,27 +1,38 @@
 //! Texts that the model gives no vector.
-use crate::support::{TestApp, Wish, document, poison, until};
+use crate::support::{TestApp, Wish, document, engine, invariants, poison, until};
 use std::collections::BTreeSet;
 use svc_client::{
-    Json,
-    wire::{Bm25Search, DocumentPath, HybridSearch, LegWay, Settled, VectorSearch, WaitQuery},
+    Json, OptionalJson,
+    wire::{
+        Bm25Search, DocumentPath, EmbedOptions, EmbedQuery, HybridSearch, LegWay, ModelMoveState, Settled,
+        VectorSearch, WaitQuery,
+    },
 };
 
 async fn poisoned() -> TestApp {
     TestApp::with(Wish { engine: Some(poison::engine()), ..Wish::default() }).await
 }
 
-#[tokio::test]
-async fn one_text_without_a_direction_is_refused_alone() {
-    let app = poisoned().await;
-    let section = |title: &str, text: &str| format!("## {title}\n\n{text}\n\n");
-    let file = [
+fn section(title: &str, text: &str) -> String {
+    format!("## {title}\n\n{text}\n\n")
+}
+
+/// A file of five chunks, of which one has the word without numbers.
+fn stones() -> String {
+    let parts = [
         "# Stones\n\nWhat lies on the shore, and where it came from.\n\n".to_owned(),
         section("Flint", "Flint breaks into sharp flakes, and people made their first knives of it."),
         section("Glass", "The black glass of the volcano is called obsidian, and no knife is sharper."),
         section("Chalk", "Chalk is made of the shells of tiny animals that sank to the bottom of the sea."),
         section("Granite", "Granite cooled slowly deep below the ground, so its crystals are large."),
     ];
-    let id = app.upload_bytes("stones.md", file.concat()).await.unwrap().document_id;
+    parts.concat()
+}
+
+#[tokio::test]
+async fn one_text_without_a_direction_is_refused_alone() {
+    let app = poisoned().await;
+    let id = app.upload_bytes("stones.md", stones()).await.unwrap().document_id;
     let frontier = app.settled(id).await;
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{frontier:?}");
     assert_eq!(frontier.warnings, ["without_vector: 1 (no_direction)"]);
@@ -52,6 +63,85 @@ async fn one_text_without_a_direction_is_refused_alone() {
     let section = app.subtree(id).await.into_iter().find(|node| node.title == "Glass").unwrap();
     assert_eq!(evidence(section.id).await["rollup"]["without_vector"], "nothing under this node has a vector");
     assert_eq!(evidence(section.parent_id.unwrap()).await["rollup"]["children_without_vector"], 1);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn texts_of_which_none_has_a_direction_are_refused_if_the_model_is_sound() {
+    let app = poisoned().await;
+    let file = [
+        "# Stones\n\n".to_owned(),
+        section("Glass", "The black glass of the volcano is called obsidian, and no knife is sharper."),
+        section("Mirrors", "The first mirrors were of obsidian, which people polished until it shone."),
+    ];
+    let id = app.upload_bytes("stones.md", file.concat()).await.unwrap().document_id;
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{frontier:?}");
+    assert_eq!(frontier.warnings, ["without_vector: 2 (no_direction)"]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_is_tried_again_if_the_model_is_broken_also_where_it_is_alone() {
+    let app = TestApp::with(Wish { engine: Some(poison::broken()), ..Wish::default() }).await;
+    let new = document("Tides", "The tide comes twice a day.");
+    let id = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id;
+    let outcome = until("an attempt to embed it", async || {
+        let attempts = "SELECT outcome FROM task_attempts WHERE document_id = $1 AND task_type = 'embed' ORDER BY id";
+        sqlx::query_scalar::<_, String>(attempts).bind(id).fetch_optional(&app.pool).await.unwrap()
+    })
+    .await;
+    assert_eq!(outcome, "failed");
+    let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    assert!(evidence.get("embed").is_none(), "{evidence:?}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_gets_its_vector_on_request_counts_in_those_of_its_section_and_its_file() {
+    let wish = Wish { engine: Some(poison::engine()), coming: Some(engine()), ..Wish::default() };
+    let app = TestApp::with(wish).await;
+    let file = app.upload_bytes("stones.md", stones()).await.unwrap().document_id;
+    app.settled(file).await;
+    let tree = app.subtree(file).await;
+    let glass = tree.iter().find(|node| node.usetype == "chunk" && node.content.contains(poison::WORD)).unwrap().id;
+    let section = tree.iter().find(|node| node.title == "Glass").unwrap();
+    app.client.start_model_move().await.unwrap();
+    let is_done = async || {
+        let last = app.client.read_model_move().await.unwrap().last.unwrap();
+        (last.state == ModelMoveState::Done).then_some(())
+    };
+    until("the move to end", is_done).await;
+    let vector = async |id| {
+        let query = EmbedQuery { include_embed: true };
+        app.client.read_document(DocumentPath { id }, query).await.unwrap().value().unwrap().embed
+    };
+    let rollup = async |id| {
+        let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+        evidence["rollup"].clone()
+    };
+    assert!(vector(section.id).await.is_none() && rollup(section.id).await.get("without_vector").is_some());
+    let before = vector(file).await.unwrap();
+
+    app.client.embed_document(DocumentPath { id: glass }, EmbedOptions::default(), OptionalJson(None)).await.unwrap();
+    assert!(vector(section.id).await.is_some());
+    assert_ne!(vector(file).await.unwrap(), before);
+    for id in [section.id, section.parent_id.unwrap()] {
+        let rollup = rollup(id).await;
+        let left = ["without_vector", "children_without_vector"].map(|name| rollup.get(name));
+        assert!(left == [None, None] && rollup["embedding"].is_string(), "{rollup}");
+    }
+
+    // The text has its vector already, and what is above it has none.
+    for lose in [
+        "DELETE FROM document_vectors WHERE document_id = $1",
+        "UPDATE node_evidence SET value = value || '{\"without_vector\": \"nothing\"}' WHERE document_id = $1 AND name = 'rollup'",
+    ] {
+        sqlx::query(lose).bind(section.id).execute(&app.pool).await.unwrap();
+    }
+    app.client.embed_document(DocumentPath { id: glass }, EmbedOptions::default(), OptionalJson(None)).await.unwrap();
+    assert!(vector(section.id).await.is_some() && rollup(section.id).await.get("without_vector").is_none());
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }
 

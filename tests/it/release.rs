@@ -41,9 +41,13 @@ fn release() -> tempfile::TempDir {
     put(&settings.postgres_home, &at("postgres"), is_of_psql);
     let model = "models/all-MiniLM-L6-v2";
     symlink(settings.cache_dir.join(model), at(model)).unwrap();
-    for file in ["config/svc.toml", "docs/queue.md", "LICENSE-MIT", "LICENSE-APACHE", "README.md", "CHANGELOG.md"] {
+    for file in ["config/svc.toml", "config/release-check.sh", "LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
         fs::copy(repository().join(file), at(file)).unwrap();
     }
+    let page = "# The queue\n\nA lane is a kind of work. See [the beginning](../README.md#svc).\n";
+    fs::write(at("docs/queue.md"), page).unwrap();
+    let readme = "# svc\n\nSee [the queue](docs/queue.md) and [the web](https://svc.example/).\n";
+    fs::write(at("README.md"), readme).unwrap();
     put(&repository().join("config/licenses"), &at("licenses"), |name| !name.ends_with(".txt"));
     fs::copy(repository().join("LICENSE-APACHE"), at("licenses/Apache-2.0.txt")).unwrap();
     fs::write(at("licenses/crates.txt"), "heron 1.0.0: MIT, \n\n--- heron 1.0.0: LICENSE\n\nDo as you like.\n")
@@ -127,6 +131,53 @@ fn a_release_without_its_licences_or_with_a_library_under_the_gpl_is_refused() {
         let refused = refusal(folder.path(), &[]);
         assert!(refused.contains(&format!("has no {text}")), "{refused}");
     }
+}
+
+#[test]
+fn a_release_whose_documents_lead_to_what_it_lacks_is_refused() {
+    let folder = release();
+    let page = "# The queue\n\nSee [the web](https://svc.example/) and [the guide](../migrations/README.md#views).\n";
+    fs::write(folder.path().join("docs/queue.md"), page).unwrap();
+    let refused = refusal(folder.path(), &[]);
+    assert!(refused.contains("docs/queue.md leads to docs/../migrations/README.md, which"), "{refused}");
+}
+
+#[test]
+fn a_program_says_which_settings_file_it_has_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().canonicalize().unwrap();
+    // A worker without a badge to be strict about is refused once it has read its settings.
+    let said = || {
+        let mut worker = Command::new(env!("CARGO_BIN_EXE_svc-worker"));
+        worker.arg("--strict-badges").current_dir(&place).env_remove("SVC_CONFIG").env_remove("SVC_WORKER_BADGE");
+        let ended = worker.env("SVC_LOG_LEVEL", "info").output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+        String::from_utf8(ended.stderr).unwrap()
+    };
+    let without = said();
+    assert!(without.contains("no settings file was read"), "{without}");
+    fs::copy(repository().join("config/svc.toml"), place.join("svc.toml")).unwrap();
+    let with = said();
+    let file = format!("{}/svc.toml", place.display());
+    assert!(with.contains("the settings file was read") && with.contains(&file), "{with}");
+}
+
+/// What listens in the container is reached from the machine that runs it.
+#[test]
+fn docker_publishes_what_the_service_listens_on() {
+    let read = |path: &str| fs::read_to_string(repository().join("docker").join(path)).unwrap();
+    let (dockerfile, compose) = (read("Dockerfile"), read("compose.yaml"));
+    let given = |text: &str, setting: &str| {
+        let value = text.split_once(setting).and_then(|(_, behind)| behind.split_whitespace().next());
+        value.expect(setting).to_owned()
+    };
+    for address in [given(&dockerfile, "SVC_LISTEN="), given(&compose, "SVC_CONSOLE_LISTEN: ")] {
+        let port = address.strip_prefix("0.0.0.0:").expect(&address);
+        assert!(compose.contains(&format!("- \"127.0.0.1:{port}:{port}\"")), "compose.yaml does not publish {port}");
+    }
+    assert_eq!(given(&compose, "SVC_CONSOLE_HOSTS: "), "localhost");
+    // Whoever runs the image without compose.yaml opens the console only if asked to.
+    assert!(!dockerfile.contains("SVC_CONSOLE_LISTEN"), "{dockerfile}");
 }
 
 #[test]

@@ -126,11 +126,13 @@ async fn standbys_answer_reads_with_no_less_than_a_caller_knows_and_no_more_than
     what_is_no_position_is_refused(&world).await;
     a_search_after_a_write_finds_it(&world).await;
     a_read_at_the_position_of_an_event_shows_what_happened(&world).await;
+    a_batch_of_searches_denies_nothing_that_the_standbys_lack(&world).await;
     both_legs_of_a_search_read_one_server(&world).await;
     a_right_that_was_taken_away_is_never_read(&world).await;
     a_search_that_is_cancelled_for_replay_is_asked_again_at_the_primary(&world).await;
     fresh::a_service_that_starts_reads_at_no_standby_before_it_has_caught_up(&world).await;
     fresh::a_doctor_waits_until_it_knows_how_far_behind_the_standbys_are(&world).await;
+    fresh::a_standby_behind_a_pooler_that_drops_settings_answers_no_reads(&world).await;
     a_promoted_standby_shows_nothing_of_its_own(&world).await;
     a_killed_standby_costs_nobody_an_answer(&world).await;
     let World { app, standbys, primary } = world;
@@ -343,6 +345,20 @@ async fn a_search_after_a_write_finds_it(world: &World) {
     assert_eq!(answer["results"][0]["id"], id, "{answer}");
     // What a standby does not know it denies to nobody.
     assert_eq!(world.title(TOKEN, id).await.as_deref(), Some("A bird"));
+    world.resume().await;
+}
+
+async fn a_batch_of_searches_denies_nothing_that_the_standbys_lack(world: &World) {
+    let app = &world.app;
+    world.pause().await;
+    let folder = app.create("A folder", "avocet", None).await.id;
+    until("an answer without it", async || (!world.found("avocet").await.contains(&folder)).then_some(())).await;
+    let searches = json!([{"query": "avocet", "method": "bm25", "parent_id": folder}]);
+    for look in 0..LOOKS {
+        let request = app.raw("POST", "/search/batch").json(&json!({"searches": searches}));
+        let answer: Value = request.send().await.unwrap().json().await.unwrap();
+        assert!(answer["answers"][0]["found"].is_object(), "look {look}: {answer}");
+    }
     world.resume().await;
 }
 

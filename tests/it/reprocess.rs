@@ -8,7 +8,10 @@ use crate::{
     edits::patch,
     principals::{Someone, grant, someone},
     reach,
-    support::{TOKEN, TestApp, Wish, document, invariants, place, repository, sample, until, until_a_statement_waits},
+    support::{
+        TOKEN, TestApp, Wish, document, invariants, place, repository, sample, until,
+        until_a_statement_like_this_waits, until_a_statement_waits,
+    },
     triples,
 };
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ const ENOUGH: usize = 400;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rude_clients_cost_an_ordinary_one_nothing() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let folder = tempfile::tempdir_in(support::server::folder()).unwrap();
     let data_dir = folder.path().join("data").display().to_string();
     let settings = support::settings(&[
         ("SVC_DATA_DIR", &data_dir),

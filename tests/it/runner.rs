@@ -1,4 +1,6 @@
 //! One process embeds for others.
+mod windows;
+
 use crate::{
     admin::of_root,
     crash::{Process, url},
@@ -23,11 +25,18 @@ use svc_client::{
         RunnerTexts, RunnerTokenTexts, RunnerVectors, SearchResponse, Settled, VectorSearch,
     },
 };
+use svc_models::Engine;
 
 const KEY: &str = "the-runner-key-of-the-tests";
 
 pub async fn runner() -> TestApp {
-    TestApp::with(Wish { settings: &[("SVC_RUNNER_KEY", KEY)], no_worker: true, ..Default::default() }).await
+    runner_with(support::engine()).await
+}
+
+/// A runner of another model.
+pub async fn runner_with(engine: Engine) -> TestApp {
+    let settings = [("SVC_RUNNER_KEY", KEY)];
+    TestApp::with(Wish { settings: &settings, no_worker: true, engine: Some(engine), ..Default::default() }).await
 }
 
 fn client(base: &str, key: &str) -> Client<Remote> {

@@ -85,6 +85,7 @@ async fn weights_shift_the_fusion_and_nonsense_weights_are_refused() {
 #[tokio::test]
 async fn what_a_leg_cannot_hold_has_its_rank_in_the_other_leg_for_both() {
     let app = TestApp::with(Wish { settings: &[("SVC_BM25_EXCLUDE_USETYPES", "memo")], ..Wish::default() }).await;
+    svc::app::weigh_indexes(&app.pool, &app.service.settings).await.unwrap();
     for (title, content) in FACTS {
         app.create(title, content, None).await;
     }

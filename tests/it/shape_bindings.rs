@@ -1,4 +1,5 @@
 //! Shapes that facts are held against: by a validation, and by each write.
+mod holding;
 mod modes;
 mod suites;
 
@@ -12,9 +13,9 @@ use crate::{
 use svc_client::{
     Client, Code, Failure, Json, OptionalJson, Remote,
     wire::{
-        DocumentPath, FactPath, FactQuery, GrantRight, ImportQuery, NewDocument, NewShapeBinding, OntologyQuery,
-        PageQuery, ShapeBindingChange, ShapeBindingPath, ShapeBindingResponse, ShapeMode, ValidationLimit,
-        ValidationQuery, ValidationReport, WaitQuery,
+        DocumentChange, DocumentPath, FactPath, FactQuery, GrantPath, GrantRight, ImportQuery, LintAudit, LintKind,
+        LintRequest, NewDocument, NewShapeBinding, OntologyQuery, PageQuery, ShapeBindingChange, ShapeBindingPath,
+        ShapeBindingResponse, ShapeMode, ValidationLimit, ValidationQuery, ValidationReport, WaitQuery,
     },
 };
 
@@ -279,6 +280,68 @@ async fn bindings_are_of_those_who_may_write_there_and_show_what_may_be_read() {
     );
     app.client.delete_document(DocumentPath { id: all.ontology_id }).await.unwrap();
     assert!(app.client.list_shape_bindings(PageQuery::default()).await.unwrap().bindings.is_empty());
+    app.end().await;
+}
+
+/// Nobody else may change the ontology, so that whoever lost its right would decide for those who have it.
+#[tokio::test]
+async fn what_a_principal_bound_is_in_the_hands_of_all_who_write_there_and_holds_while_it_may_write_there() {
+    let app = idle().await;
+    let closed = folder(&app, "closed", true).await;
+    let (p, q) = (someone(&app, "p").await, someone(&app, "q").await);
+    for who in [&p, &q] {
+        grant(&app, who, closed, GrantRight::Write).await;
+    }
+    let private = OntologyQuery { private: true, ..OntologyQuery::default() };
+    let ontology = load(&p.client, private, SHAPES).await.unwrap().document_id;
+    let shape = "http://example.org/PersonShape";
+    let binds = async || bind(&p.client, shape, Some(closed), Some(ShapeMode::Reject)).await.unwrap();
+    let writes = async |name: &str| {
+        let done = people(&q.client, closed, &format!("ex:{name} a ex:Person .")).await;
+        done.map(|_| ()).map_err(|failure| (failure.code, failure.detail))
+    };
+    let lacking = async || {
+        let asked = LintRequest { audits: Some(vec![LintAudit::Coverage]), ..LintRequest::default() };
+        let audits = app.client.lint_graph(Json(asked)).await.unwrap().audits;
+        audits.iter().flat_map(|audit| &audit.findings).filter(|found| found.kind == LintKind::MinCount).count()
+    };
+
+    // Another writer is shown what refuses it, without the names of what it may not read, and takes it away.
+    let bound = binds().await;
+    assert_eq!((bound.shape.as_str(), bound.ontology_id, bound.holds), (shape, ontology, true));
+    assert_eq!(writes("bea").await.unwrap_err().0, Code::ShapeViolation);
+    let path = ShapeBindingPath { id: bound.id };
+    let shown = q.client.read_shape_binding(path).await.unwrap();
+    assert_eq!((shown.shape.clone(), shown.mode), (format!("urn:svc:document/{ontology}"), ShapeMode::Reject));
+    assert_eq!(q.client.list_shape_bindings(PageQuery::default()).await.unwrap().bindings, [shown]);
+    // A report would tell what the shapes say.
+    let refused = validate(&q.client, bound.id).await.unwrap_err();
+    assert_eq!((refused.code, refused.detail), (Code::NotFound, format!("there is no document {ontology}")));
+    assert_eq!(validate(&p.client, bound.id).await.unwrap().conforms, Some(true));
+    q.client.delete_shape_binding(path).await.unwrap();
+    writes("bea").await.unwrap();
+
+    let bound = binds().await;
+    let path = ShapeBindingPath { id: bound.id };
+    assert_eq!(writes("carl").await.unwrap_err().0, Code::ShapeViolation);
+    assert_eq!(lacking().await, 1);
+    app.client.delete_grant(GrantPath { id: closed, principal_id: p.id }).await.unwrap();
+    writes("carl").await.unwrap();
+    let shown = app.client.read_shape_binding(path).await.unwrap();
+    assert_eq!((shown.shape.as_str(), shown.mode, shown.holds), (shape, ShapeMode::Reject, false));
+    assert_eq!(lacking().await, 0);
+
+    // Its text is still the principal's to change.
+    let spoiled = DocumentChange { content: Some("no Turtle".to_owned()), ..DocumentChange::default() };
+    p.client.update_document(DocumentPath { id: ontology }, WaitQuery::default(), Json(spoiled)).await.unwrap();
+    people(&app.client, closed, "ex:dora a ex:Person .").await.unwrap();
+    grant(&app, &p, closed, GrantRight::Write).await;
+    let (code, detail) = writes("emil").await.unwrap_err();
+    assert!(code == Code::ShapeViolation && detail.contains("cannot be used"), "{detail}");
+    let off = ShapeBindingChange { mode: ShapeMode::Off };
+    let changed = q.client.update_shape_binding(path, Json(off)).await.unwrap();
+    assert_eq!((changed.mode, changed.holds), (ShapeMode::Off, true));
+    writes("emil").await.unwrap();
     app.end().await;
 }
 

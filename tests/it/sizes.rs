@@ -1,9 +1,15 @@
 //! Large documents: which are accepted, and how much of them one answer shows.
-use crate::support::{TestApp, Wish, document};
+use crate::{
+    support::{TestApp, Wish, document},
+    triples::{day, fact, predicate, says},
+};
 use serde_json::{Value, json};
 use svc_client::{
-    Json,
-    wire::{ArchiveQuery, Bm25Search, DocumentPath, NewDocument, NewLink, PageQuery, WaitQuery},
+    Json, OptionalJson,
+    wire::{
+        ArchiveQuery, Bm25Search, DocumentPath, FactPath, Invalidation, NewDocument, NewFact, NewFacts, NewLink,
+        PageQuery, PathSearch, WaitQuery,
+    },
 };
 
 /// A small page, so that a few documents fill it.
@@ -219,5 +225,86 @@ async fn a_page_of_large_links_ends_early_and_no_link_is_lost() {
     // What the reader shows of a link has no metadata, so that all are shown.
     let (_, view) = get(&app, &format!("/view/{from}")).await;
     assert_eq!(view["links"]["links"].as_array().unwrap().len(), 9, "{view}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_leaves_out_the_texts_that_its_answer_has_no_room_for_and_says_so() {
+    let app = TestApp::with(Wish { settings: SMALL_PAGES, no_worker: true, ..Wish::default() }).await;
+    predicate(&app, "leads").await;
+    let mut chain = Vec::new();
+    for number in 0..5 {
+        chain.push(create(&app, document(&format!("number {number}"), &"word ".repeat(TEXT / 5))).await);
+    }
+    let facts = chain.windows(2).map(|pair| fact(pair[0], "leads", pair[1])).collect();
+    app.client.assert_facts(Json(NewFacts { facts, on_overlap: None })).await.unwrap();
+    let found = app.client.find_paths(Json(PathSearch::new(chain[0], chain[4]))).await.unwrap();
+    assert_eq!(found.paths.iter().map(|path| path.length).collect::<Vec<_>>(), [4]);
+    let shown: Vec<(i64, bool, Vec<&str>)> = found
+        .documents
+        .iter()
+        .map(|document| {
+            (document.id, document.content.is_empty(), document.omitted.iter().map(String::as_str).collect())
+        })
+        .collect();
+    let whole = |id: i64| (id, false, vec![]);
+    let bare = |id: i64| (id, true, vec!["content", "structured_content"]);
+    assert_eq!(shown, [whole(chain[0]), whole(chain[1]), bare(chain[2]), bare(chain[3]), bare(chain[4])]);
+    assert!(serde_json::to_vec(&found).unwrap().len() < PAGE);
+    app.end().await;
+}
+
+/// The ids of the facts on each page of a list, of which none is larger than a page may be.
+async fn pages_of_facts(app: &TestApp, path: &str) -> Vec<Vec<i64>> {
+    let (mut pages, mut next) = (Vec::new(), String::new());
+    loop {
+        let (bytes, page) = get(app, &format!("{path}{next}")).await;
+        assert!(bytes <= PAGE + 1024, "{path}: {bytes} bytes");
+        let facts = page["facts"].as_array().or(page["changes"].as_array()).unwrap();
+        pages.push(facts.iter().map(|row| row["id"].as_i64().or(row["fact"]["id"].as_i64()).unwrap()).collect());
+        match page["next_cursor"].as_str() {
+            Some(cursor) => next = format!("&cursor={cursor}"),
+            None => return pages,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_large_facts_ends_early_and_no_fact_is_lost() {
+    let app = TestApp::with(Wish { settings: SMALL_PAGES, no_worker: true, ..Wish::default() }).await;
+    predicate(&app, "notes").await;
+    let about = create(&app, document("about", "")).await;
+    let mut long = Vec::new();
+    for number in 0..5 {
+        let new = says(about, "notes", &format!("{number}{}", "x".repeat(60 * 1024)));
+        long.push(app.client.assert_fact(Json(new)).await.unwrap().fact.id);
+    }
+    let one_a_page: Vec<Vec<i64>> = long.iter().map(|id| vec![*id]).collect();
+    assert_eq!(pages_of_facts(&app, &format!("/triples?subject_id={about}&limit=1000")).await, one_a_page);
+    assert_eq!(pages_of_facts(&app, &format!("/triples?subject_id={about}&limit=2")).await, one_a_page);
+    assert_eq!(pages_of_facts(&app, "/graph/diff?known_from=2024-01-01T00:00:00Z&limit=1000").await, one_a_page);
+    // What is left of a fact on either side of a time is a form of it too.
+    let gone = Invalidation { valid_from: Some(day(1)), valid_until: Some(day(2)), ..Invalidation::default() };
+    let gone = app.client.invalidate_fact(FactPath { id: long[0] }, OptionalJson(Some(gone))).await.unwrap();
+    let forms: Vec<Vec<i64>> =
+        [long[0]].into_iter().chain(gone.remainders.iter().map(|fact| fact.id)).map(|id| vec![id]).collect();
+    assert_eq!(forms.len(), 3);
+    assert_eq!(pages_of_facts(&app, &format!("/triples/{}/history?limit=1000", long[0])).await, forms);
+
+    // Quotes count as well.
+    let text: String = (0..9).map(|n| format!("{n}{}", "y".repeat(8_999))).collect();
+    let source = create(&app, document("source", &text)).await;
+    let facts = (0..9).map(|n| NewFact {
+        source_id: Some(source),
+        quote: Some(text[n * 9_000..(n + 1) * 9_000].to_owned()),
+        ..says(about, "notes", &n.to_string())
+    });
+    let batch = NewFacts { facts: facts.collect(), on_overlap: None };
+    let made = app.client.assert_facts(Json(batch)).await.unwrap();
+    let pages = pages_of_facts(&app, &format!("/triples?source_id={source}&limit=1000")).await;
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [6, 3]);
+    let mut made: Vec<i64> = made.facts.iter().map(|fact| fact.id).collect();
+    made.sort_unstable();
+    assert_eq!(pages.concat(), made);
     app.end().await;
 }

@@ -1,4 +1,6 @@
 //! Summaries of long containers by a language model, against an endpoint that plays every part of a real one.
+mod answers;
+
 use crate::{
     edits::patched,
     members::archive,

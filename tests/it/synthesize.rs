@@ -13,8 +13,8 @@ use std::process::Stdio;
 use svc_client::{
     Client, Code, FileUpload, Json, Remote,
     wire::{
-        AnswerPart, GrantRight, GroupBy, LlmUsageQuery, NewDocument, NoAnswer, SynthesizeResponse, SynthesizeSearch,
-        UploadQuery, WaitQuery,
+        AnswerPart, ContextConfig, GrantRight, GroupBy, LlmUsageQuery, NewContext, NewDocument, NoAnswer,
+        SynthesizeResponse, SynthesizeSearch, UploadQuery, WaitQuery,
     },
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -111,6 +111,15 @@ async fn every_refusal_and_failure_of_an_endpoint_says_what_to_do() {
     app.create("Grey heron", HERON, None).await;
     let error = |message: &str| json!({"error": {"message": message}}).to_string();
     let cut = Reply::Bytes([STREAM.as_bytes(), pieces("{\"answered\": true").as_bytes()].concat());
+    let refusal = json!({"choices": [{"delta": {"refusal": "I'm sorry."}}]});
+    let refusal = Reply::Bytes([STREAM, &format!("data: {refusal}\n\n"), END].concat().into_bytes());
+    // What a model thinks without showing it, which may take the whole answer.
+    let hidden = |usage: Value| {
+        let choice = json!({"message": {"content": ""}, "finish_reason": "length"});
+        Reply::status("200 OK", "", &json!({"model": "m", "choices": [choice], "usage": usage}).to_string())
+    };
+    let counted =
+        json!({"prompt_tokens": 9, "completion_tokens": 8, "completion_tokens_details": {"reasoning_tokens": 8}});
     let short =
         Reply::Bytes(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n{".to_vec());
     for (reply, code, setting, says) in [
@@ -146,6 +155,16 @@ async fn every_refusal_and_failure_of_an_endpoint_says_what_to_do() {
         (Reply::said("\n \n\n\t\n\n\n"), Code::LlmFailed, "", "empty"),
         (Reply::whole("\n\n"), Code::LlmFailed, "", "empty"),
         (Reply::said("<think>and on and on"), Code::LlmFailed, "SVC_SUMMARIZATION_DISABLE_THINKING", "reasoning"),
+        (
+            Reply::said("Okay, the user asks.\n</think>\n\n"),
+            Code::LlmFailed,
+            "SVC_SUMMARIZATION_DISABLE_THINKING",
+            "reasoning",
+        ),
+        (hidden(counted), Code::LlmFailed, "SVC_SUMMARIZATION_DISABLE_THINKING", "reasoning"),
+        (hidden(Value::Null), Code::LlmFailed, "SVC_SUMMARIZATION_DISABLE_THINKING", "reasoning"),
+        (refusal, Code::LlmFailed, "SVC_LLM_MODEL", "refuses: it says: I'm sorry."),
+        (Reply::filtered(""), Code::LlmFailed, "SVC_LLM_MODEL", "its filter"),
         (Reply::status("200 OK", "", "<html>"), Code::LlmFailed, "", "not of chat completions"),
         (Reply::status("200 OK", "", &error("overheated")), Code::LlmFailed, "", "overheated"),
         (Reply::Hold(Vec::new()), Code::LlmFailed, "", "SVC_LLM_TIMEOUT"),
@@ -160,9 +179,15 @@ async fn every_refusal_and_failure_of_an_endpoint_says_what_to_do() {
     }
     // Reasoning alone is asked again without it, and a field that a server does not know is left out, for good.
     let answer = Reply::said(&says(&[("They eat fish.", &[(1, "eats fish")])]));
-    llm.will([Reply::said("<think>hm"), answer.clone()]);
-    assert!(asked(&app).await.unwrap().answer.is_some());
-    assert_eq!(llm.asked()[1].body["chat_template_kwargs"], json!({"enable_thinking": false}));
+    let considered = says(&[("They eat frogs alone.", &[(1, "frogs and")])]);
+    let considers = format!("I may say {considered}\n</think>");
+    for thought in ["<think>hm", "Okay, the user asks.\n</think>\n\n", &considers] {
+        llm.will([Reply::said(thought), answer.clone()]);
+        assert_eq!(asked(&app).await.unwrap().answer.as_deref(), Some("They eat fish. [1]"), "{thought}");
+        assert_eq!(llm.asked()[1].body["chat_template_kwargs"], json!({"enable_thinking": false}));
+    }
+    llm.will([Reply::said("Hm, {a}.\n</think>"), Reply::said("{\"answered\": false, \"sentences\": []}")]);
+    assert_eq!(asked(&app).await.unwrap().reason, Some(NoAnswer::NotInSources));
     let refusal = Reply::status("400 Bad Request", "", &error("unknown field response_format"));
     let formats = || llm.asked().iter().map(|call| call.body["response_format"]["type"].clone()).collect::<Vec<_>>();
     // An object is less than a schema, and more than nothing.
@@ -180,12 +205,14 @@ async fn every_refusal_and_failure_of_an_endpoint_says_what_to_do() {
         let failure = asked(&app).await.unwrap_err();
         assert_eq!((failure.code, llm.asked().len()), (Code::Unavailable, 1), "{status}: {failure}");
     }
-    // Who is told to wait does not call meanwhile.
-    llm.will([Reply::status("429 Too Many Requests", "retry-after: 60\r\n", ""), answer]);
+    // Who is told to wait does not call meanwhile, and is told why.
+    let quota = error("You exceeded your current quota, sk-of-the-test");
+    llm.will([Reply::status("429 Too Many Requests", "retry-after: 60\r\n", &quota), answer]);
     for _ in 0..2 {
         let failure = asked(&app).await.unwrap_err();
         assert_eq!(failure.code, Code::Unavailable, "{failure}");
         assert!((50..=60).contains(&failure.members["retry_after"].as_u64().unwrap()), "{failure}");
+        assert!(failure.detail.ends_with("429 Too Many Requests: You exceeded your current quota, [key]"), "{failure}");
     }
     assert_eq!(llm.asked().len(), 1);
     app.end().await;
@@ -308,6 +335,28 @@ async fn what_a_model_only_thinks_and_what_nobody_waits_for_is_counted_too() {
 }
 
 #[tokio::test]
+async fn what_a_model_only_considers_is_no_answer_and_what_a_filter_breaks_off_is_not_whole() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    app.create("Grey heron", HERON, None).await;
+    let considered = says(&[("They eat frogs alone.", &[(1, "frogs and")])]);
+    let answer = says(&[("They eat fish.", &[(1, "eats fish")])]);
+    llm.will([Reply::said(&format!("I may say {considered}\n</think>\n\n{answer}"))]);
+    let parts: Vec<AnswerPart> =
+        app.client.follow_synthesis(question()).await.unwrap().map(|part| part.unwrap().data).collect().await;
+    let names: Vec<&str> = parts.iter().map(AnswerPart::name).collect();
+    assert_eq!(names, ["sources", "delta", "citations", "done"]);
+    let AnswerPart::Done(done) = parts.last().unwrap() else { panic!("{parts:?}") };
+    assert_eq!((done.answer.as_deref(), done.truncated), (Some("They eat fish. [1]"), false));
+
+    let answer = says(&[("They eat fish.", &[(1, "eats fish")]), ("They read.", &[])]);
+    llm.will([Reply::filtered(&answer[..answer.find("They read").unwrap()])]);
+    let got = asked(&app).await.unwrap();
+    assert_eq!((got.answer.as_deref(), got.truncated), (Some("They eat fish. [1]"), true));
+    app.end().await;
+}
+
+#[tokio::test]
 async fn an_answer_is_made_of_what_its_caller_may_read_and_shows_nothing_else() {
     let llm = Llm::start().await;
     let app = app(&llm, &[]).await;
@@ -383,6 +432,37 @@ async fn an_answer_by_file_is_made_of_the_texts_for_which_a_section_stands() {
         assert!(chunk.usetype == "chunk" && chunk.parent_id == Some(hit.document.id), "{chunk:?}");
     }
     assert_eq!((got.reason, got.citations[0].document_id, llm.asked().len()), (None, sources[0], 1));
+    // A context says the same of what groups the texts.
+    let config = ContextConfig { group_by: Some(GroupBy::File), ..ContextConfig::default() };
+    app.client.create_context(Json(NewContext { name: "files".to_owned(), config })).await.unwrap();
+    let by_context = SynthesizeSearch { context: Some("files".to_owned()), ..question().0 };
+    let got = app.client.synthesize(Json(by_context)).await.unwrap();
+    assert_eq!(got.results[0].document.id, file, "{got:?}");
+    assert_eq!(got.sources.iter().map(|source| source.document_id).collect::<Vec<_>>(), sources);
+    // The file comes before its texts, has none itself, and takes the place of none.
+    let one = SynthesizeSearch { group_by: Some(GroupBy::File), max_sources: Some(1), ..question().0 };
+    let got = app.client.synthesize(Json(one)).await.unwrap();
+    assert_eq!(got.sources.iter().map(|source| source.document_id).collect::<Vec<_>>(), sources[..1]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_for_which_an_answer_has_no_room_is_a_source_all_the_same() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[("SVC_PAGE_BYTES", "64 KiB")]).await;
+    let clerk = |n: usize| format!("Clerk {n} files minutes of meeting {n} in cabinet {n}. ");
+    let minutes: String = (0..1_400).map(clerk).chain([HERON.to_owned()]).collect();
+    let long = app.create("Minutes", &minutes, None).await.id;
+    for (title, content) in [("Tides", "Water rises twice daily."), ("Bread", "Yeast makes dough rise.")] {
+        app.create(title, content, None).await;
+    }
+    llm.will([Reply::said(&says(&[("They eat fish.", &[(1, "eats fish")])]))]);
+    let got = asked(&app).await.unwrap();
+    let shown = &got.results[0].document;
+    assert!(shown.id == long && shown.content.is_empty() && shown.omitted.contains(&"content".to_owned()), "{shown:?}");
+    assert_eq!((got.reason, got.sources[0].document_id, got.citations[0].document_id), (None, long, long));
+    let message = llm.asked()[0].message().to_owned();
+    assert!(message.contains(HERON) && message.len() < minutes.len(), "{message}");
     app.end().await;
 }
 

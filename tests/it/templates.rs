@@ -10,8 +10,9 @@ use sqlx::PgExecutor;
 use svc_client::{
     Client, Code, Failure, Json, Meta, OptionalJson,
     wire::{
-        ChunkRequest, CreatedDocument, DocumentChange, DocumentPath, EmbedQuery, GrantRight, PageQuery, PiecesQuery,
-        RenderedTemplate, SearchMethod, SplitRequest, TemplateSearch, WaitQuery,
+        ChunkRequest, ContextConfig, CreatedDocument, DocumentChange, DocumentPath, EmbedQuery, GrantRight, GroupBy,
+        HybridWeights, NewContext, PageQuery, PiecesQuery, RenderedTemplate, SearchMethod, SplitRequest,
+        TemplateSearch, WaitQuery,
     },
 };
 
@@ -100,6 +101,45 @@ async fn a_template_says_what_its_values_documents_and_partials_say() {
     }
     let body = TemplateSearch { usetype: Some(vec!["file".to_owned()]), ..TemplateSearch::new("x") };
     assert_eq!(field(&app.client.search_templates(Json(body)).await.unwrap_err()), (Code::InvalidField, "usetype"));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_search_that_names_hybrid_has_the_weights_of_one_that_names_no_method() {
+    let app = TestApp::start().await;
+    create(&app.client, json!({"title": "Report", "content": "Summarise the report."})).await.unwrap();
+    let named = |name: &str, weights| NewContext {
+        name: name.to_owned(),
+        config: ContextConfig { weights, ..ContextConfig::default() },
+    };
+    let given = HybridWeights { vector: Some(0.75), bm25: Some(0.25) };
+    app.client.create_context(Json(named("plain", None))).await.unwrap();
+    app.client.create_context(Json(named("weighed", Some(given)))).await.unwrap();
+    for (method, context, weights, expected) in [
+        (None, None, None, [1.0, 1.0]),
+        (Some(SearchMethod::Hybrid), None, None, [1.0, 1.0]),
+        (Some(SearchMethod::Hybrid), Some("plain"), None, [1.0, 1.0]),
+        (Some(SearchMethod::Hybrid), Some("weighed"), None, [0.75, 0.25]),
+        (Some(SearchMethod::Hybrid), None, Some(given), [0.75, 0.25]),
+    ] {
+        let context = context.map(str::to_owned);
+        let body =
+            TemplateSearch { method, context, weights, explain: true, ..TemplateSearch::new("summarise report") };
+        let legs = app.client.search_templates(Json(body)).await.unwrap().explanation.unwrap().legs;
+        let weighed: Vec<_> = legs.iter().map(|leg| leg.weight).collect();
+        assert_eq!(weighed, expected.map(Some), "{method:?} {legs:?}");
+    }
+    // What groups the results is said by the context too.
+    let config = ContextConfig { group_by: Some(GroupBy::File), ..ContextConfig::default() };
+    app.client.create_context(Json(NewContext { name: "files".to_owned(), config })).await.unwrap();
+    for (context, expected) in [(None, None), (Some("files"), Some(GroupBy::File))] {
+        for method in [None, Some(SearchMethod::Hybrid)] {
+            let context = context.map(str::to_owned);
+            let body = TemplateSearch { method, context, ..TemplateSearch::new("summarise report") };
+            let found = app.client.search_templates(Json(body)).await.unwrap();
+            assert_eq!(found.group_by, expected, "{method:?}");
+        }
+    }
     app.end().await;
 }
 

@@ -1,4 +1,6 @@
 //! The titles above chunks: what is found by them, what is shown of them, and what becomes of a change.
+mod following;
+
 use crate::{
     edits::{get, patched},
     principals::{grant, someone},
@@ -6,6 +8,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use svc::settings::model_settings;
 use svc_client::{
     Client, Code, FileUpload, Json, OptionalJson, Remote,
     wire::{
@@ -14,6 +17,7 @@ use svc_client::{
         UploadQuery, WaitQuery,
     },
 };
+use svc_models::Engine;
 
 /// A file with a section of several chunks, of which only the first has the heading in its text.
 fn lamps() -> String {
@@ -390,6 +394,28 @@ async fn the_evidence_of_a_vector_follows_what_it_was_made_of() {
     app.client.embed_document(path, EmbedOptions::default(), OptionalJson(None)).await.unwrap();
     assert_eq!(embed(&app, last).await, None, "no title is left that tells something");
     app.client.resume_task_type(of_type("embed:titles")).await.unwrap();
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chunk_with_room_for_the_nearest_title_alone_has_it_however_it_is_embedded() {
+    let small = settings(&[("SVC_EMBEDDING_DOC_WINDOW", "48"), ("SVC_EMBEDDING_THREADS", "1")]);
+    let engine = Engine::load(&model_settings(&small)).unwrap();
+    let app = TestApp::with(Wish { engine: Some(engine), ..Wish::default() }).await;
+    let name = format!("{}.md", "the lights along the northern coast ".repeat(6).trim());
+    let (file, tree) = upload(&app, &name, lamps()).await;
+    let zanzibar = section(&tree, "Zanzibar");
+    let last = *chunks(&tree, zanzibar).last().unwrap();
+    let shown = async || -> Vec<f32> { serde_json::from_str(&vector(&app, last).await).unwrap() };
+    let (before, of_nearest) = (shown().await, Some(json!({"windows": 1, "titles": 1})));
+    assert_eq!(embed(&app, last).await, of_nearest);
+    let path = DocumentPath { id: last };
+    app.client.embed_document(path, EmbedOptions::default(), OptionalJson(None)).await.unwrap();
+    app.settled(file).await;
+    assert_eq!(embed(&app, last).await, of_nearest);
+    let cosine: f32 = before.iter().zip(shown().await).map(|(before, after)| before * after).sum();
+    assert!(cosine > 0.999, "{cosine}");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use svc_client::{
     Code, FileUpload, Json, OptionalJson,
-    wire::{DocumentPath, MaxsimSearch, ReprocessRequest, SearchResult, Settled, UploadQuery},
+    wire::{DocumentPath, EmbedOptions, MaxsimSearch, ReprocessRequest, SearchResult, Settled, UploadQuery},
 };
 
 const LOAVES: &str = "# Loaves\n\nA loaf is put into the oven after an hour.\n\n# Rolls\n\nRolls are quick to bake.\n";
@@ -162,11 +162,20 @@ async fn a_file_that_asks_for_token_vectors_is_ingested_without_them_where_none_
             .unwrap();
         assert_eq!(found, all.len() as i64, "{widths}");
         let searched = app.client.search_maxsim(Json(MaxsimSearch::new("oven"))).await.unwrap_err();
-        let asked = app.client.embed_tokens(DocumentPath { id: all.into_iter().next().unwrap() }).await.unwrap_err();
-        for refused in [searched, asked] {
+        let leaf = DocumentPath { id: all.into_iter().next().unwrap() };
+        let asked = app.client.embed_tokens(leaf).await.unwrap_err();
+        let embed =
+            async |with_tokens| app.client.embed_document(leaf, EmbedOptions { with_tokens }, OptionalJson(None)).await;
+        let with_tokens = embed(Some(true)).await.unwrap_err();
+        assert!(with_tokens.members["remedy"].as_str().unwrap().contains("with_tokens=false"), "{with_tokens:?}");
+        for refused in [searched, asked, with_tokens] {
             assert_eq!(refused.code, Code::NotConfigured, "{widths}: {refused:?}");
             assert_eq!(refused.members["setting"], "SVC_TOKEN_EMBED_DIMS");
         }
+        // Whoever says nothing of them gets what can be made.
+        let embedded = embed(None).await.unwrap();
+        assert_eq!((embedded.embedded, embedded.with_tokens, embedded.token_count), (true, false, 0), "{widths}");
+        app.settled(id).await;
         invariants::check_drained(&app.pool).await;
         app.end().await;
     }

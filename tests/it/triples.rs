@@ -3,6 +3,7 @@ mod apart;
 mod lives;
 mod oracle;
 mod paths;
+mod quotes;
 mod rights;
 pub mod rules;
 

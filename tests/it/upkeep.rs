@@ -1,6 +1,7 @@
 //! What keeps the queue lean and moving over months.
 use crate::{
     admin::worker_row,
+    bm25,
     queue::{node, task},
     support::{TestApp, Wish, invariants, sample, until},
 };
@@ -22,7 +23,8 @@ use svc_actors::{Grant, Lane, Queue, WriteMode};
 use svc_client::wire::{
     AttemptOutcome, DocumentPath, ErrorType, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath,
 };
-use svc_ids::TaskId;
+use svc_ids::{IndexId, TaskId};
+use svc_ranking::Cache;
 
 async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
@@ -277,5 +279,34 @@ async fn the_server_itself_gives_up_a_statement_that_takes_too_long() {
     let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *conn).await.unwrap();
     assert_eq!(limit, "0");
     drop((conn, kept));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_takes_the_terms_that_no_document_has_once_a_day() {
+    let app = idle().await;
+    let (index, cache) = (IndexId(1), Cache::new(1 << 20));
+    bm25::put(&app.pool, &cache, index, &[(4_711, "bittern".to_owned())]).await;
+    assert_eq!(bm25::take(&app.pool, &[4_711]).await, 1);
+    let lease = Duration::from_secs(600);
+    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false, lease };
+    let queue = PgQueue::new(&app.service.tools(), claimer, lease, None);
+    let terms_after = async |turns: &str| -> i64 {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(turns.to_owned())).execute(&app.pool).await.unwrap();
+        queue.sweep().await.unwrap();
+        sqlx::query_scalar("SELECT count(*) FROM search_term_stats").fetch_one(&app.pool).await.unwrap()
+    };
+    let repair = "DELETE FROM upkeep_turn WHERE name = 'repair'";
+    let taken = format!("{repair}; INSERT INTO upkeep_turn VALUES ('purge_terms', now() - interval '23 hours')");
+    assert_eq!(terms_after(&taken).await, 1);
+    let is_due =
+        format!("{repair}; UPDATE upkeep_turn SET taken_at = now() - interval '25 hours' WHERE name = 'purge_terms'");
+    assert_eq!(terms_after(&is_due).await, 0);
+    let kept: bool =
+        sqlx::query_scalar("SELECT taken_at > now() - interval '1 hour' FROM upkeep_turn WHERE name = 'purge_terms'")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    assert!(kept, "the next look is in a day");
     app.end().await;
 }

@@ -2,14 +2,15 @@
 use crate::{
     cli::svc,
     principals::{grant, someone},
+    rollup::{one_sentence_each, three_subjects},
     support::{TestApp, document, left_out, repository, sample},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use svc_client::{
-    Client, Json, OptionalJson, Remote, Validated,
+    Client, FileUpload, Json, OptionalJson, Remote, Validated,
     wire::{
-        BlockKind, ChildrenMode, DocumentPath, DocumentResponse, ExpandRequest, GrantRight, NewConversation,
-        NewDocument, NewLink, PageQuery, ReferenceKind, ViewBlock, ViewResponse, WaitQuery,
+        BlockKind, ChildrenMode, Crumb, DocumentPath, DocumentResponse, ExpandRequest, GrantRight, NewConversation,
+        NewDocument, NewLink, PageQuery, ReferenceKind, UploadQuery, ViewBlock, ViewResponse, WaitQuery,
     },
 };
 
@@ -134,6 +135,88 @@ async fn a_passage_says_where_in_its_file_it_is() {
     app.end().await;
 }
 
+/// Stores a file so that what is under each container is cut into segments wherever the subject changes.
+async fn in_segments(app: &TestApp, name: &str, text: String, mut options: Value) -> i64 {
+    options["rollup"] = json!({"max_children": 2, "min_segment": 1, "penalty": 0.01});
+    let file = FileUpload::from_bytes(name, text, Some(options));
+    let id = app.client.upload_file(UploadQuery::default(), file).await.unwrap().document_id;
+    app.settled(id).await;
+    id
+}
+
+#[tokio::test]
+async fn a_row_has_its_neighbours_also_where_a_segment_ends() {
+    let app = TestApp::start().await;
+    let rows: String = three_subjects(3).lines().map(|line| format!("{line},seen\n")).collect();
+    let rows = rows.replace(", ", " ");
+    let file = in_segments(&app, "rows.csv", format!("What,How\n{rows}"), json!({})).await;
+    let nodes = app.subtree(file).await;
+    let rows: Vec<_> = nodes.iter().filter(|node| node.usetype == "record").collect();
+    assert_eq!(rows.len(), 9);
+    assert!(rows.windows(2).any(|pair| pair[0].parent_id != pair[1].parent_id), "{rows:?}");
+    let id = |crumb: Option<Crumb>| crumb.and_then(|crumb| crumb.id);
+    for (at, row) in rows.iter().enumerate() {
+        let shown = view(&app.client, row.id).await;
+        let [_, table] = &shown.blocks[..] else { panic!("{:?}", shown.blocks) };
+        let near = &rows[at.saturating_sub(2)..(at + 3).min(rows.len())];
+        assert_eq!(
+            table.rows.iter().map(|row| row.document_id).collect::<Vec<_>>(),
+            near.iter().map(|row| row.id).collect::<Vec<_>>()
+        );
+        assert_eq!(id(shown.next), rows.get(at + 1).map(|row| row.id));
+        match at.checked_sub(1) {
+            Some(before) => assert_eq!(id(shown.previous), Some(rows[before].id)),
+            // The profile of the sheet is in no segment.
+            None => assert_eq!(shown.previous.unwrap().usetype.as_deref(), Some("profile")),
+        }
+    }
+    // What is in no segment stands before the first row or behind the last one.
+    let profile = nodes.iter().find(|node| node.usetype == "profile").unwrap();
+    let shown = view(&app.client, profile.id).await;
+    assert_eq!((id(shown.previous), id(shown.next)), (None, Some(rows[0].id)));
+    let note = app.create("Note", "Somebody counted these by hand.", profile.parent_id).await.id;
+    assert_eq!(id(view(&app.client, note).await.previous), Some(rows[8].id));
+    // A segment stands beside segments.
+    let segment = |title: &str| nodes.iter().find(|node| node.title == title && node.usetype == "section").unwrap();
+    let next = view(&app.client, segment("Segment 1").id).await.next.unwrap();
+    assert_eq!(next.title.as_deref(), Some("Segment 2"));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_wide_row_is_shown_whole_and_a_wide_table_says_that_it_has_more_columns() {
+    let app = TestApp::start().await;
+    let names: Vec<String> = (1..=150).rev().map(|number| format!("c{number:03}")).collect();
+    let row = |row: i32| (0..150).map(|column| (row * 1000 + column).to_string()).collect::<Vec<_>>().join(",");
+    let text = [names.join(",")].into_iter().chain((1..=5).map(row)).collect::<Vec<_>>().join("\n");
+    let file = app.upload_bytes("wide.csv", text).await.unwrap().document_id;
+    app.settled(file).await;
+    let rows = app.subtree(file).await;
+    let row = rows.iter().find(|node| node.usetype == "record").unwrap().id;
+    let shown = view(&app.client, row).await;
+    let [record, table] = &shown.blocks[..] else { panic!("{:?}", shown.blocks) };
+    let values: Vec<Value> = (1000..1150).map(|value| json!(value)).collect();
+    assert_eq!((&record.columns, &record.rows[0].values, record.cut), (&names, &values, false));
+    assert_eq!((&table.columns[..], &table.rows[0].values[..], table.cut), (&names[..100], &values[..100], true));
+    let page = app.raw("GET", &format!("/view/{row}")).header("accept", "text/html").send().await.unwrap();
+    assert!(page.text().await.unwrap().contains("The rows have more columns"));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_heading_is_shown_once_although_segments_follow_it() {
+    let app = TestApp::start().await;
+    let text = format!("# What was kept\n\n{}", three_subjects(3));
+    let file = in_segments(&app, "kept.md", text, one_sentence_each()).await;
+    let nodes = app.subtree(file).await;
+    let section = nodes.iter().find(|node| node.title == "What was kept" && node.usetype == "section").unwrap();
+    assert!(nodes.iter().any(|node| node.title == "Segment 1" && node.parent_id == Some(section.id)), "{nodes:?}");
+    let lines: Vec<String> = view(&app.client, file).await.children.blocks.iter().map(line).collect();
+    let kept: Vec<_> = lines.iter().filter(|line| line.contains("What was kept")).collect();
+    assert_eq!(kept, ["heading 2 What was kept"], "{lines:?}");
+    app.end().await;
+}
+
 #[tokio::test]
 async fn a_conversation_is_turns_and_a_caller_s_document_lists_what_is_under_it() {
     let app = TestApp::start().await;
@@ -148,6 +231,10 @@ async fn a_conversation_is_turns_and_a_caller_s_document_lists_what_is_under_it(
     );
     let first = &shown.children.blocks[0];
     assert_eq!((first.role.as_deref(), first.time), (Some("user"), "2024-05-01T10:00:00Z".parse().ok()));
+    let page =
+        app.raw("GET", &format!("/view/{}", made.document_id)).header("accept", "text/html").send().await.unwrap();
+    let page = page.text().await.unwrap();
+    assert!(page.contains("<small>2024-05-01 10:00:00 UTC</small>"), "{page}");
 
     let folder = app.create("Birds", "# Birds\n\nSee [[1]].\n\n<b>Bold</b>", None).await;
     let second = app.create("Swan", "x", Some(folder.id)).await;
@@ -158,7 +245,7 @@ async fn a_conversation_is_turns_and_a_caller_s_document_lists_what_is_under_it(
     let html = shown.blocks[0].html.as_deref().unwrap();
     assert_eq!(
         html,
-        "<p>See <a href=\"/view/1\" rel=\"noopener noreferrer nofollow\">1</a>.</p>\n<p>&lt;b&gt;Bold&lt;/b&gt;</p>\n"
+        "<p dir=\"auto\">See <a href=\"/view/1\" rel=\"noopener noreferrer nofollow\">1</a>.</p>\n<p dir=\"auto\">&lt;b&gt;Bold&lt;/b&gt;</p>\n"
     );
     assert_eq!(shown.children.mode, ChildrenMode::List);
     assert_eq!(shown.children.blocks.iter().map(|block| block.document_id).collect::<Vec<_>>(), [first.id, second.id]);
@@ -315,7 +402,7 @@ async fn the_command_line_prints_what_a_page_shows() {
     assert!(shown.contains("\n## Notes\n\nHand out the tide tables"), "{shown}");
     assert!(print(&["view", &section.to_string(), "--references", "--table"]).await.starts_with("text [[…]] Note ["));
     let lines = print(&["view", &id.to_string(), "--all"]).await;
-    assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+    assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
     app.end().await;
 }
 

@@ -1,4 +1,6 @@
 //! Webhooks, with a receiver that is a real server on this machine.
+mod failing;
+
 use crate::{
     principals::{grant, someone},
     support::{PATIENCE, TestApp, Wish, document, until},
@@ -279,47 +281,6 @@ async fn what_never_arrives_is_dead_until_somebody_tries_it_again() {
     assert_eq!((delivered.id, delivered.tries), (dead.id, 1));
     let hook = world.app.client.read_webhook(WebhookPath { id: webhook.id }).await.unwrap();
     assert_eq!(hook.failing_since, None);
-    world.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_is_gone_or_fails_for_a_week_is_called_no_more() {
-    let world = World::start().await;
-    let gone = world.hook(&world.app.client, "document.created").await.webhook;
-    world.receiver.answers([(410, None)]);
-    world.create(None).await;
-    let dead = world.until_state(gone.id, DeliveryState::Dead).await;
-    let off = async |id| world.app.client.read_webhook(WebhookPath { id }).await.unwrap().off_since;
-    until("the end", async || off(gone.id).await).await;
-    let refused = world.app.client.test_webhook(WebhookPath { id: gone.id }).await.unwrap_err();
-    assert_eq!(refused.code, Code::Conflict);
-    assert_eq!(world.app.client.retry_delivery(DeliveryPath { id: dead.id }).await.unwrap_err().code, Code::NotFound);
-
-    let failing = world.hook(&world.app.client, "document.created").await.webhook;
-    world.receiver.answers([(500, None), (500, None)]);
-    world.create(None).await;
-    world.receiver.until_seen(2).await;
-    until("the first failure", async || {
-        world.app.client.read_webhook(WebhookPath { id: failing.id }).await.unwrap().failing_since
-    })
-    .await;
-    assert_eq!(off(failing.id).await, None);
-    sqlx::query("UPDATE webhooks SET failing_since = now() - interval '8 days'")
-        .execute(&world.app.pool)
-        .await
-        .unwrap();
-    world.hurry().await;
-    until("the end", async || off(failing.id).await).await;
-    let told: Vec<(Value, bool)> =
-        sqlx::query_as("SELECT data, owner_only FROM event_outbox WHERE kind = 'webhook.off' ORDER BY id")
-            .fetch_all(&world.app.pool)
-            .await
-            .unwrap();
-    let expected = [
-        (json!({"webhook_id": gone.id, "reason": "gone"}), true),
-        (json!({"webhook_id": failing.id, "reason": "failing"}), true),
-    ];
-    assert_eq!(told, expected);
     world.end().await;
 }
 

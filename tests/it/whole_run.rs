@@ -1,6 +1,9 @@
 //! A check of a whole run of these tests.
-use crate::support::{PATIENCE, say, statements};
-use std::time::Instant;
+use crate::support::{PATIENCE, TestApp, say, statements};
+use std::time::{Duration, Instant};
+
+/// Where no statement was sent for so long, no test without a service runs any more.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// Starts last because of its name, and waits for the tests that still run.
 #[tokio::test]
@@ -12,7 +15,11 @@ async fn every_statement_of_the_store_runs_in_some_test() {
     let begun = Instant::now();
     // The others may be several tests, each of which has this patience.
     while !statements::unseen().is_empty() && begun.elapsed() < 3 * PATIENCE {
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        // Where another test has failed, nothing more comes.
+        if TestApp::running() == 0 && statements::quiet_for() >= QUIET {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let unseen = statements::unseen();
     if unseen.is_empty() {

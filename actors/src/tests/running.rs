@@ -247,6 +247,35 @@ async fn max_tasks_is_kept_exactly_whichever_lane_has_the_work() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_that_is_put_off_is_none_of_the_tasks_after_which_a_worker_ends() {
+    let queue = FakeQueue::new();
+    for n in 0..10 {
+        queue.add(if n < 3 { "away" } else { "probe" }, Lane::Cpu, &[n], Itself);
+    }
+    let script = |grant: Grant, _, queue: Arc<FakeQueue>| async move {
+        match grant.task_type.as_str() {
+            "away" => Err(TaskFailure::away("no_model", "it is away")),
+            _ => Ok(queue.commit(&grant)),
+        }
+    };
+    let mut worker = worker(WorkerSettings { max_tasks: Some(2), ..settings() }, &queue, script).await;
+    assert_eq!(ends(&mut worker).await, WorkerEnd::MaxTasks);
+    assert_eq!((queue.count(State::Completed), queue.count(State::Failed), queue.count(State::Pending)), (2, 3, 5));
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_many_tasks_lack_is_said_once_and_again_after_a_while() {
+    const WHILE: Duration = Duration::from_secs(60);
+    let worker = worker(settings(), &FakeQueue::new(), commit).await;
+    let is_first = |code, within| worker.shared().is_first_lack(code, within);
+    assert!(is_first("away", WHILE) && !is_first("away", WHILE) && is_first("absent", Duration::MAX));
+    tokio::time::advance(WHILE).await;
+    assert!(is_first("away", WHILE) && !is_first("away", WHILE) && !is_first("absent", Duration::MAX));
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_ends_when_fewer_tasks_come_than_allowed() {
     let queue = FakeQueue::new();
     for lane in Lane::ALL {
@@ -310,6 +339,43 @@ async fn a_handlers_own_failure_and_skip_are_taken_as_they_are() {
     assert_eq!((failure[0].class, failure[0].code.as_str()), (ErrorClass::Permanent, "bad_zip"));
     assert_eq!(failure[0].retry_after, Some(Duration::from_secs(7)));
     assert_eq!((queue.task(skipped).state, queue.task(skipped).failures.len()), (State::Completed, 0));
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_lacks_what_a_task_needs_leaves_others_like_it_to_other_workers_for_a_while() {
+    const REST: Duration = Duration::from_secs(60);
+    let queue = FakeQueue::new();
+    for n in 0..8 {
+        queue.add("summarize:llm", Lane::Llm, &[n], Itself);
+    }
+    let lacks = |_: Grant, _, _: Arc<FakeQueue>| async {
+        Err(TaskFailure { rest: Some(REST), ..TaskFailure::away("no_model", "another worker has it") })
+    };
+    let one = worker(settings(), &queue, lacks).await;
+    until("a failure in each slot", || queue.count(State::Failed) == 3).await;
+    tokio::time::sleep(REST / 2).await;
+    assert_eq!(queue.count(State::Failed), 3);
+    let two = worker(WorkerSettings { worker_id: "two".into(), ..settings() }, &queue, commit).await;
+    until("the others to be done elsewhere", || queue.count(State::Completed) == 5).await;
+    two.stop(Duration::ZERO).await;
+    queue.add("summarize:llm", Lane::Llm, &[9], Itself);
+    until("the worker to try again", || queue.count(State::Failed) == 4).await;
+    one.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_tries_every_task_although_each_lacks_the_same() {
+    let queue = FakeQueue::new();
+    for n in 0..8 {
+        queue.add("summarize:llm", Lane::Llm, &[n], Itself);
+    }
+    let lacks = |_: Grant, _, _: Arc<FakeQueue>| async {
+        Err(TaskFailure { rest: Some(Duration::from_secs(60)), ..TaskFailure::away("no_model", "it is away") })
+    };
+    let mut worker = worker(WorkerSettings { drain_once: true, ..settings() }, &queue, lacks).await;
+    assert_eq!(ends(&mut worker).await, WorkerEnd::Drained);
+    assert_eq!((queue.count(State::Failed), queue.count(State::Pending)), (8, 0));
     worker.stop(Duration::ZERO).await;
 }
 

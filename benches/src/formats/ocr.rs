@@ -30,7 +30,7 @@ pub async fn run(out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
         eprintln!("bench: formats/ocr is left out: no Tesseract is here (config/setup.sh ocr)");
         return Ok(());
     };
-    let reader = Reader::of_this_program()?;
+    let reader = Reader::of_this_program();
     let others =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let others = others.filter(|(name, _)| !name.starts_with("SVC_"));

@@ -1,7 +1,7 @@
 //! Random graphs, each held against a random shape by the service and by pySHACL: the reports have to be the same.
 use super::{PREFIX, installed_peers};
 use crate::{
-    figure::{BoxError, Figure},
+    figure::{Bound, BoxError, Figure},
     formats::folder,
 };
 use rand::{RngExt as _, SeedableRng, rngs::StdRng};
@@ -69,7 +69,11 @@ pub async fn measure(client: &Client<Remote>, out: &mut dyn FnMut(Figure)) -> Re
         }
     }
     out(Figure::alone("knowledge/shapes/random/results", CASES, "results", compared.results as f64));
-    out(Figure::alone("knowledge/shapes/random/alike", CASES, "reports", compared.alike as f64));
+    let alike = Figure::alone("knowledge/shapes/random/alike", CASES, "reports", compared.alike as f64);
+    out(alike.meant_to_be(Bound::OursAtLeast(CASES as f64)));
+    if compared.alike != CASES {
+        return Err(format!("{} of {CASES} reports are as pySHACL's", compared.alike).into());
+    }
     Ok(())
 }
 

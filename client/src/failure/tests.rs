@@ -35,6 +35,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("model", "the identity of the model that is loaded"),
     ("models", "the state of the models"),
     ("oldest_seq", "the number of the oldest event that is kept"),
+    ("only_reads", "whether the call changes nothing, so that it can be made again in any case"),
     ("predicate_id", "the predicate that has the name or IRI already"),
     ("premises", "the facts that a derived one follows from, as far as the caller may read them"),
     ("reason", "a stable word for why the workbook cannot be read, or why the fact cannot be written"),

@@ -221,7 +221,7 @@ pub struct ApiTokenRotation {
     /// How long the old token stays valid, in seconds: 0 to 604,800, which is 7 days; 86,400 by default, which is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace_seconds: Option<u32>,
-    /// When the new token ends by itself; by default when the old one was to end.
+    /// When the new token ends by itself; by default as long from now on as the old one was to last, and never if that one never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<DateTime<Utc>>,
 }

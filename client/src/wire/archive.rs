@@ -8,7 +8,7 @@ use crate::{
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::RangeInclusive};
 #[cfg(feature = "openapi")]
 use utoipa::{IntoParams, ToSchema};
 
@@ -62,7 +62,11 @@ pub struct ArchivedDocument {
     #[cfg_attr(feature = "openapi", schema(max_length = 1000))]
     pub title: String,
     pub content: String,
-    #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "super::structured::object")]
+    #[serde(
+        default,
+        skip_serializing_if = "Map::is_empty",
+        deserialize_with = "super::structured::object_of_any_length"
+    )]
     pub structured_content: Map<String, Value>,
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100, pattern = "^[a-zA-Z0-9_:.-]+$"))]
     pub usetype: String,
@@ -105,7 +109,7 @@ pub struct ArchivedDocument {
     pub blank: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vector: Option<ArchivedVector>,
-    /// BM25 finds it.
+    /// BM25 found it in the store that it comes from. An import goes by the settings of its own store.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub indexed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,7 +154,7 @@ pub struct ArchivedEntity {
 pub struct ArchivedVector {
     /// The model that made it: its name and hash.
     pub model: String,
-    /// How much it counts in the vector of what it is under; above 0.
+    /// How much it counts in the vector of what it is under: 1e-15 to 1e15.
     pub weight: f32,
     /// Half-precision numbers, little-endian, in base64.
     pub halves: String,
@@ -217,7 +221,7 @@ pub struct ArchivedLink {
     pub outside: bool,
 }
 
-/// One page of links.
+/// One page of links. It may be short or empty before the last one, where few of many links are wanted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ArchiveLinkPage {
@@ -358,6 +362,10 @@ pub fn is_content_hash(text: &str) -> bool {
     })
 }
 
+/// What a document's vector may count in those of what it is under. A text of 32,768 tokens has some millions, and a sum as much as all that it is made of;
+/// a sum of vectors that count more or less than this may be no number any more.
+const WEIGHTS: RangeInclusive<f32> = 1e-15..=1e15;
+
 /// What makes the pictures of files, which have a text beside their bytes.
 const PICTURES: &str = "extract:images";
 
@@ -398,9 +406,9 @@ impl ArchivedDocument {
             return Err(("anchor", format!("must have at most {ANCHOR_BYTES} bytes")));
         }
         if let Some(vector) = &self.vector
-            && !(vector.weight > 0.0 && vector.weight.is_finite())
+            && !WEIGHTS.contains(&vector.weight)
         {
-            return Err(("vector.weight", format!("must be above 0, and at most {}", f32::MAX)));
+            return Err(("vector.weight", format!("must be from {:e} to {:e}", WEIGHTS.start(), WEIGHTS.end())));
         }
         if let Some(file) = &self.file
             && (!is_content_hash(&file.content_hash) || file.byte_size < 0)
@@ -545,7 +553,7 @@ pub struct ImportedFacts {
     pub merged: u32,
     /// Facts that the store believed already.
     pub existing: u32,
-    /// Facts with an end or a source that was not imported. They are not asserted.
+    /// Facts with an end or a source that was not imported, or about a document that the caller may not change. They are not asserted.
     pub outside: u32,
     /// Facts that the other store no longer believed, or had derived. They stay in the archive.
     pub left_out: u32,

@@ -53,7 +53,7 @@ pub struct PageQuery {
     /// `next_cursor` of the page before; absent for the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows per page, 1 to 1,000; 100 by default. A page of large documents or links ends earlier, at 8 MiB unless
+    /// Rows per page, 1 to 1,000; 100 by default. A page of large documents, links or facts ends earlier, at 8 MiB unless
     /// `SVC_PAGE_BYTES` says otherwise; `next_cursor` tells whether there are more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,

@@ -20,7 +20,7 @@ pub struct EventQuery {
     /// Kinds with commas between them; `ingest.*` stands for all whose name begins so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kinds: Option<String>,
-    /// Only what happened at or under this document.
+    /// Only what happened at or under this document, and what moved away from under it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<i64>,
     /// Whether to tell also of the nodes of files as they settle, with `ingest.nodes`, which no list of kinds names by `ingest.*`.
@@ -204,7 +204,7 @@ kinds! {
          "links_followed": "how many links follow to the new tree", "links_lost": "how many do not, because no node of it has the anchor; the evidence `reprocess` lists them",
          "documents_moved": "how many documents of callers had their place in the old tree, and follow",
          "facts_followed": "how many facts follow to the new tree", "facts_lost": "how many are closed, because no node of it has the anchor of their end or source"];
-    /// A document was created, not by the ingestion of a file.
+    /// A document was created, not by the ingestion of a file. Of what an import brings, each file, access root and separately created document has an event, and so has what the archive begins with.
     DocumentCreated = "document.created", for Readers,
         ["parent_id": ABOVE, "usetype": USETYPE];
     /// A document was changed.

@@ -92,7 +92,7 @@ pub struct FactQuery {
     /// `next_cursor` of the page before; absent for the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows per page, 1 to 1,000; 100 by default.
+    /// Rows per page, 1 to 1,000; 100 by default. A page of long literals and quotes ends earlier, at 8 MiB unless `SVC_PAGE_BYTES` says otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -210,7 +210,7 @@ pub struct FoundPath {
 pub struct PathResponse {
     /// Empty if there is none of at most `max_depth` facts, unless `truncated` says that the search gave up.
     pub paths: Vec<FoundPath>,
-    /// The documents on the paths, by id.
+    /// The documents on the paths, by id. Texts that do not fit into 8 MiB (`SVC_PAGE_BYTES`) are left out, and `omitted` says so.
     pub documents: Vec<DocumentResponse>,
     /// How many documents the search came to.
     pub visited: u32,

@@ -342,7 +342,7 @@ pub struct DiffQuery {
     /// `next_cursor` of the page before; absent for the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows per page, 1 to 1,000; 100 by default.
+    /// Rows per page, 1 to 1,000; 100 by default. A page of long literals and quotes ends earlier, at 8 MiB unless `SVC_PAGE_BYTES` says otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -386,7 +386,8 @@ pub struct DiffResponse {
     pub next_cursor: Option<String>,
     /// The first moment.
     pub from: DateTime<Utc>,
-    /// The second moment.
+    /// The second moment. Who follows what the store believes sends it as the next `known_from`, not the time of day, because what is being written is
+    /// recorded before it can be seen.
     pub to: DateTime<Utc>,
 }
 impl Wire for DiffResponse {}

@@ -23,7 +23,9 @@ wire_words! {
         Paused = "paused",
         BatchStalled = "batch_stalled",
         UnequalLeases = "unequal_leases",
+        ReadOnly = "read_only",
         Disk = "disk",
+        Connections = "connections",
         BlobStore = "blob_store",
         FeedAway = "feed_away",
         StandbyAway = "standby_away",
@@ -46,7 +48,8 @@ wire_words! {
 pub struct Finding {
     /// `unserved`: no living worker answers to the badge. `no_handler`: none can run the task type. `lapsed`: leases expired and nobody
     /// took the tasks back. `batch_stalled`: a provider should long have ended a batch. `stuck`: tasks have waited for long for a region or an intent. `starved`: younger tasks overtake these.
-    /// `stalled`: nobody takes the tasks, although a worker could. `blob_store`: the object store with the bytes of files is away.
+    /// `stalled`: nobody takes the tasks, although a worker could. `read_only`: the server that `SVC_DATABASE_URL` leads to takes no writes.
+    /// `connections`: that server, its database or the role takes hardly any more connections. `blob_store`: the object store with the bytes of files is away.
     /// `feed_away`: this process does not reach the message broker that `SVC_AMQP_URL` names. `standby_away` and `standby_behind`: the primary answers
     /// the reads of a server that `SVC_DATABASE_READ_URL` names, because that is away or far behind.
     /// `other_model`: documents have vectors of a model that does not serve, so a search by vectors does not find them.

@@ -13,8 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 /// A namespace has no colon, so that `namespace:name` reads one way only.
 pub(super) const NAMESPACE: Constraint = Constraint::Text(1, 100, Form::Word);
-/// The name of a predicate.
-pub const PREDICATE_NAME: Constraint = Constraint::Text(1, 200, Form::NotBlank);
+const PREDICATE_NAME: Constraint = Constraint::Text(1, 200, Form::NotBlank);
 pub(super) const IRI: Constraint = Constraint::Text(1, 2048, Form::Iri);
 const LABEL: Constraint = Constraint::Text(1, 1000, Form::NotBlank);
 const DESCRIPTION: Constraint = Constraint::Text(0, 10_000, Form::Any);

@@ -55,7 +55,8 @@ pub struct ReprocessProgress {
     pub nodes_failed: i64,
     /// Its tasks that still owe work.
     pub tasks_unfinished: i64,
-    /// Its unfinished tasks that are not running, by the reason.
+    /// Its unfinished tasks that are not running, by the reason. Once all have ended, `reservation` is 1 while a task at work in the old tree keeps
+    /// the new one from taking its place.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, i64>))]
     pub blocked_by: BTreeMap<BlockedBy, i64>,
 }

@@ -385,12 +385,11 @@ fn check_known(
 }
 
 /// The same search, by whatever method.
-macro_rules! by_any_method { ($($name:ident $group_by:expr),*) => { $(
+macro_rules! by_any_method { ($($name:ident),*) => { $(
     impl From<$name> for AutoSearch {
         fn from(body: $name) -> AutoSearch {
-            let group_by: fn(&$name) -> Option<GroupBy> = $group_by;
             AutoSearch {
-                group_by: group_by(&body), context: body.context, parent_id: body.parent_id, limit: body.limit, usetype: body.usetype,
+                group_by: body.group_by, context: body.context, parent_id: body.parent_id, limit: body.limit, usetype: body.usetype,
                 filter: body.filter, rerank: body.rerank, rerank_method: body.rerank_method, rerank_top: body.rerank_top,
                 mmr_lambda: body.mmr_lambda, recency_half_life_days: body.recency_half_life_days,
                 sort: body.sort, sort_order: body.sort_order, sort_top: body.sort_top, include_content: body.include_content,
@@ -401,7 +400,7 @@ macro_rules! by_any_method { ($($name:ident $group_by:expr),*) => { $(
         }
     }
 )* } }
-by_any_method! { TemplateSearch |body| Some(body.grouping()), SynthesizeSearch |body| Some(body.grouping()), MethodSearch |body| body.group_by }
+by_any_method! { TemplateSearch, SynthesizeSearch, MethodSearch }
 
 /// The same search by a method that is known, with its context already in it.
 macro_rules! with_method { ($($name:ident { $($field:ident),* }),*) => { $(

@@ -61,12 +61,14 @@ impl Wire for ShapeBindingChange {}
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ShapeBindingResponse {
     pub id: i64,
-    /// The IRI of the shape, or of the ontology if all of its shapes are bound.
+    /// The IRI of the shape, or of the ontology if all of its shapes are bound; that of the ontology's document if the caller may not read the ontology.
     pub shape: String,
     /// The document of the ontology that the shape stands in.
     pub ontology_id: i64,
     pub document_id: Option<i64>,
     pub mode: ShapeMode,
+    /// Whether facts are held against it, as `mode` says: what a principal bound holds for as long as that principal may write the document, and is not disabled.
+    pub holds: bool,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }

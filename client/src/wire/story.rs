@@ -87,11 +87,13 @@ pub struct StoryEntry {
     pub attempt: i32,
     pub error_type: Option<ErrorType>,
     pub code: Option<String>,
-    /// What the latest of them said.
+    /// What the latest of them said; of those that failed for good, if any did.
     pub message: Option<String>,
     /// How many there were.
     pub attempts: i64,
-    /// The task of the latest of them.
+    /// How many of them were the last attempt at a task that failed for good.
+    pub for_good: i64,
+    /// The task of the one that said so.
     pub task_id: i64,
     /// When the first of their tasks was queued, or was to be tried again.
     pub queued_at: Option<DateTime<Utc>>,

@@ -21,7 +21,8 @@ pub(super) fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<S
     object_within(Read::default(), deserializer)
 }
 
-fn object_of_any_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+/// Reads an object as [`object`] does, however long its keys and texts are: ingestion makes such of rows, which only the body bounds.
+pub(super) fn object_of_any_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
     object_within(Read { most_text: usize::MAX, ..Read::default() }, deserializer)
 }
 
@@ -212,6 +213,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::ArchivedDocument;
 
     #[derive(Debug, Deserialize)]
     struct Body {
@@ -267,6 +269,21 @@ mod tests {
         assert!(list(r#"{"list": [7]}"#).is_err() && list(r#"{"list": null}"#).unwrap().is_none());
         assert!(serde_json::from_str::<OwnJson>(r#"{"a": {"b": 1, "b": 2}}"#).is_err());
         assert_eq!(serde_json::from_str::<OwnJson>("[1]").unwrap().0, Some(serde_json::json!([1])));
+    }
+
+    #[test]
+    fn a_document_of_an_archive_may_hold_longer_texts_than_a_caller_gives() {
+        let long = "x".repeat(2 * TEXT_BYTES);
+        let line = |own: Value| {
+            serde_json::json!({"id": 1, "title": "articles row 2", "content": "", "structured_content": own, "usetype": "record",
+                "created_at": "2024-01-01T00:00:00Z", "updated_at": "2024-01-01T00:00:00Z", "content_hash": "sha256:", "settled": "settled"})
+            .to_string()
+        };
+        let read = |line: &str| serde_json::from_str::<ArchivedDocument>(line).map_err(|error| error.to_string());
+        let document = read(&line(serde_json::json!({"record": {"body": long}}))).unwrap();
+        assert_eq!(document.structured_content["record"]["body"].as_str().map(str::len), Some(2 * TEXT_BYTES));
+        let wide = line(serde_json::json!({"a": vec![0; VALUES]}));
+        assert!(read(&wide).unwrap_err().contains("100000 values"), "only the length of texts is the body's to bound");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct SynthesizeResponse {
     pub model: Option<String>,
     /// The instructions that the model had, and their version.
     pub prompt: String,
-    /// The answer ended because it was as long as it may be.
+    /// The answer was broken off: it was as long as it may be, or a filter of the provider ended it.
     pub truncated: bool,
     /// From the request to the end of the answer.
     pub latency_ms: f64,

@@ -24,7 +24,7 @@ wire_words! {
     HealthStatus { Ok = "ok", Degraded = "degraded", }
     /// The precision of a model's weights.
     Precision { F32 = "f32", Bf16 = "bf16", Int8 = "int8", }
-    /// A part that the service needs: its model, room on its disk, the database, its schema, and living workers; and the bulk feed, the
+    /// A part that the service needs: its model, the database, its schema, and living workers; and room on its disk, the bulk feed, the
     /// object store, a database that takes writes and its standbys, without which it is ready all the same; and an OCR engine, if there is one.
     CheckedPart {
         Model = "model",

@@ -13,8 +13,8 @@ use utoipa::{IntoParams, ToSchema};
 #[cfg_attr(feature = "openapi", derive(IntoParams, ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct EmbedOptions {
-    /// Whether to store token vectors beside the document's vector; true by default. A text over the token window is
-    /// then refused.
+    /// Whether to store token vectors beside the document's vector; true by default, where any are stored
+    /// (`SVC_TOKEN_EMBED_DIMS`). A text over the token window is then refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_tokens: Option<bool>,
 }

@@ -257,7 +257,7 @@ pub struct FactResponse {
     pub derived_by: Option<String>,
     /// What a derived fact follows from: the first hundred facts that the caller may read. Some may be derived themselves.
     pub premises: Vec<i64>,
-    /// The first ten that the caller may read.
+    /// Ten at most that the caller may read: first those whose text is what it was when it was cited, the oldest first.
     pub citations: Vec<Citation>,
 }
 impl Wire for FactResponse {}

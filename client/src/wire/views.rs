@@ -24,6 +24,9 @@ pub struct ViewResponse {
     /// The file that it comes from; absent if it comes from none that the caller may read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<ViewSource>,
+    /// What could not be read of it or found in it, and what to do about that, as its frontier says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The fields that the rule shows.
     pub fields: Vec<ViewField>,
     /// What the document itself says.
@@ -131,7 +134,8 @@ pub struct ViewBlock {
     /// The text as HTML that holds no script, style, image or form, and no link but to http, https, mailto and documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
-    /// True if the block has only the beginning of the text, which is too long for a page.
+    /// True if the block has only the beginning of the text, which is too long for a page, or if the rows of a table have more columns than the 100
+    /// that it shows; the view of a row has all of its fields.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
     /// Who speaks.

@@ -42,7 +42,7 @@ pub struct NewWebhook {
     /// Which kinds of events are sent, as in `GET /events`: kinds with commas between them, or `ingest.*`; all but `ingest.nodes` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<String>,
-    /// Only what happens at or under this document.
+    /// Only what happens at or under this document, and what moves away from under it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<i64>,
 }

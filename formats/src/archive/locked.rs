@@ -3,7 +3,7 @@
 
 use super::{Directory, Entry, Sealing, members::Spans, read_at};
 use crate::{
-    Access, Extraction, Format, FormatError, Heading, LeftOut, Limits, Secret,
+    Access, Extraction, Format, FormatError, Heading, LeftOut, Limit, Limits, Secret,
     cipher::{Hash, counted, derived},
     detect_named,
     extraction::check_text,
@@ -27,11 +27,10 @@ const SEALED: u16 = 99;
 /// What stands before a member that is locked by the old cipher.
 const OLD_HEAD: usize = 12;
 
-/// What an archive with locked members shows once the password has opened one of them. `None` if none is locked, or if none can be read
-/// for another reason than the password.
+/// What an archive with locked members shows once the password has opened one of them. `None` if none is locked.
 ///
 /// # Errors
-/// [`FormatError::Encrypted`] if the password opens none.
+/// [`FormatError::Encrypted`] if the password opens none. If none can be read for another reason than the password, it is the error of the first.
 pub(super) fn read<R: Read + Seek>(
     source: &mut R,
     password: &Secret,
@@ -52,6 +51,7 @@ pub(super) fn read<R: Read + Seek>(
         has_opened: false,
     };
     let (mut seen, mut closed) = (0u64, 0);
+    let mut unread = None;
     for entry in directory.entries() {
         seen += 1;
         if !entry.is_file() {
@@ -68,6 +68,8 @@ pub(super) fn read<R: Read + Seek>(
                     // To try a member takes as long as to open it.
                     opener.budget.members -= 1;
                     closed += 1;
+                } else if entry.encrypted() {
+                    unread.get_or_insert_with(|| not_read(&name, reason));
                 }
                 sections.left_out.add(&name, reason.as_str());
             }
@@ -80,13 +82,32 @@ pub(super) fn read<R: Read + Seek>(
         return Err(FormatError::Encrypted { format: Format::Zip });
     }
     if !opener.has_opened || sections.read.text.is_empty() {
-        return Ok(None);
+        const NO_TEXT: &str = "none of its locked members has a text; unpack it and upload its files by themselves";
+        return Err(unread.unwrap_or_else(|| FormatError::unsupported(Format::Zip, NO_TEXT)));
     }
     if seen < directory.claimed {
         // The directory is longer than what is read of it, or it breaks off.
         sections.left_out.add("", LeftOut::Damaged.as_str());
     }
     sections.finish().map(Some)
+}
+
+/// Why a locked member is not read, whatever the password.
+fn not_read(name: &str, reason: LeftOut) -> FormatError {
+    let limit = match reason {
+        LeftOut::Members => Limit::Members,
+        LeftOut::MemberBytes => Limit::MemberBytes,
+        LeftOut::InputBytes => Limit::InputBytes,
+        LeftOut::ZipRatio => Limit::ZipRatio,
+        LeftOut::Damaged | LeftOut::Overlap => {
+            return FormatError::corrupt(Format::Zip, format_args!("its locked member `{name}` cannot be read"));
+        }
+        reason => {
+            let detail = format_args!("its locked member `{name}` cannot be read ({reason})");
+            return FormatError::unsupported(Format::Zip, detail);
+        }
+    };
+    FormatError::over(limit, format_args!("the locked member `{name}` is not read"))
 }
 
 /// Opens members one by one, with the password where they are locked.

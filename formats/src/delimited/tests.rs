@@ -128,6 +128,50 @@ fn quotes_hold_delimiters_quotes_and_lines() {
 }
 
 #[test]
+fn a_quote_that_is_a_letter_takes_no_rows_into_its_value() {
+    let table = "id\tname\tsize\n1\tPipe\t3\n2\t\"Best\" pipe\t4\n3\t\"open quote\t5\n4\tNext\t6\n5\tMore\t7\n";
+    assert_eq!(named("pipes.tsv", table.as_bytes()), Some(Format::Tsv));
+    let (columns, rows) = read(table);
+    assert_eq!((columns.len(), rows.len()), (3, 5), "{rows:?}");
+    assert_eq!((&*rows[1][1], &*rows[2][1], &*rows[4][1]), ("\"Best\" pipe", "\"open quote", "More"));
+    // Behind the head, to the next such quote, near or far, to the end, and over more lines than are looked at.
+    let plain = |count: usize| "7\tPipe\t3\r\n".repeat(count);
+    let head = format!("id\tname\tsize\r\n{}", plain(7_000));
+    let stray = "8\t\"open quote\t5\r\n";
+    for tail in [
+        format!("{stray}{}{stray}9\tlast\t6\r\n", plain(3)),
+        format!("{stray}{}9\tlast\t6", plain(2)),
+        format!("{stray}{}9\tlast\t6\r\n", plain(500)),
+        format!("{stray}{stray}9\tlast\t6\r\n"),
+        format!("{stray}{}{stray}9\tlast\t6\r\n", plain(1)),
+        format!("{stray}8\t5\t\"open quote\r\n9\tlast\t6\r\n"),
+        format!("{stray}9\tlast\t6\r\n"),
+    ] {
+        let table = format!("{head}{tail}");
+        let (_, rows) = read(&table);
+        assert_eq!(rows.len(), table.lines().count() - 1, "{tail:.100}");
+        assert_eq!((&*rows[7_000][1], &*rows[rows.len() - 1][1]), ("\"open quote", "last"));
+    }
+}
+
+#[test]
+fn values_of_many_lines_stay_whole_wherever_they_stand() {
+    let row = |value: &str| format!("7\t\"{value}\"\t3\n");
+    for text in [
+        "two\nlines".to_owned(),
+        "name\tcount\nheron\t7".to_owned(),
+        "if (a)\n\t\treturn;\n\t".repeat(100),
+        "a line of a text\n".repeat(300),
+    ] {
+        let table = format!("id\tname\tsize\n{}{}{}", row(&text), row("heron").repeat(7_000), row(&text));
+        let (_, rows) = read(&table);
+        assert_eq!(rows.len(), 7_002);
+        assert_eq!((rows[0][1].trim(), rows[7_001][1].trim()), (text.trim(), text.trim()));
+        assert_eq!(rows[7_001][2], "3");
+    }
+}
+
+#[test]
 fn encodings_are_those_of_other_texts() {
     let table = "name;place\nżółw;Łódź\nczapla;Gdańsk\n";
     let utf_16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();

@@ -266,8 +266,9 @@ impl<R: Read> Converter<'_, R> {
         let run = self.runs.last();
         let text = symbols::shown(text, run.and_then(|run| run.font.as_deref()).unwrap_or_default());
         // A raised number would read as a part of the one before it.
-        let is_behind_digit = paragraph.text.ends_with(|last: char| last.is_ascii_digit());
-        if is_behind_digit && run.is_some_and(|run| run.is_raised) && markdown::is_raised_number(&text) {
+        let is_raised = run.is_some_and(|run| run.is_raised);
+        let begins = markdown::begins_raised(&paragraph.text, is_raised, &mut paragraph.was_raised);
+        if begins && markdown::is_raised_number(&text) {
             paragraph.text.push('^');
         }
         match text.contains(['\0', '\r']) {
@@ -359,9 +360,9 @@ impl<R: Read> Converter<'_, R> {
     }
 
     fn block(&mut self, paragraph: Paragraph, marks: &mut Vec<Mark>) -> Block {
-        let Paragraph { text, style, place, .. } = paragraph;
+        let Paragraph { text, style, place, heading, .. } = paragraph;
         let style = style.as_deref();
-        let heading = style.and_then(|style| self.styles.heading_level(style));
+        let heading = heading.or_else(|| self.styles.heading_level(style?));
         let place = self.styles.list_place(place, style, self.numbering);
         if let Some((list, level)) = place {
             let label = self.counter.next(list, level);

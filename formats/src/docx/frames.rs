@@ -27,11 +27,15 @@ pub(super) struct Paragraph {
     pub own_from: usize,
     pub style: Option<String>,
     pub place: Place,
+    /// Its heading level, if it has an outline level of its own.
+    pub heading: Option<u8>,
     /// Its style hides its text, unless a run says otherwise.
     pub hidden: bool,
     pub mark_deleted: bool,
     pub fields: Fields,
     pub math: Math,
+    /// Whether its last text is raised.
+    pub was_raised: bool,
     pub noted: Noted,
 }
 

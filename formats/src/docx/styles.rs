@@ -44,9 +44,7 @@ impl Styles {
                     style.name = element.value().unwrap_or_default().trim().to_ascii_lowercase()
                 }
                 ("basedOn", Some((_, style))) => style.based_on = element.value().map(str::to_owned),
-                ("outlineLvl", Some((_, style))) => {
-                    style.outline_level = element.value().and_then(|value| value.parse().ok());
-                }
+                ("outlineLvl", Some((_, style))) => style.outline_level = outline_level(&element),
                 ("vanish", Some((_, style))) => style.hidden = Some(is_on(&element)),
                 (name @ ("ilvl" | "numId"), Some((_, style))) => style.place.note(name, element.value()),
                 _ => {}
@@ -67,8 +65,8 @@ impl Styles {
         std::iter::successors(get(id), move |(_, style)| get(style.based_on.as_deref()?)).take(MAX_CHAIN)
     }
 
-    /// The heading level, 1 to 9, of a style or of the nearest style it is based on. Names are always English, ids are
-    /// not.
+    /// The heading level, 1 to 9, of a style or of the nearest style it is based on: by its name, or by its outline level.
+    /// Names are always English, ids are not.
     pub(super) fn heading_level(&self, id: &str) -> Option<u8> {
         for (_, style) in self.chain(id) {
             if style.name == "title" {
@@ -79,8 +77,8 @@ impl Styles {
             }
             // The title of a table of contents is based on heading 1, but set to body level so that it is not a
             // heading.
-            if style.outline_level == Some(9) {
-                return None;
+            if let Some(outline) = style.outline_level {
+                return level_of_outline(outline);
             }
         }
         None
@@ -104,6 +102,16 @@ impl Styles {
         let list = place.list.filter(|&list| list != 0)?;
         Some((list, place.level.unwrap_or(0).min(8)))
     }
+}
+
+/// The outline level, 0 to 9, that an element sets; the last one is that of body text.
+pub(super) fn outline_level(element: &Element) -> Option<u8> {
+    element.value().and_then(|value| value.parse().ok()).filter(|level| *level <= 9)
+}
+
+/// The level of the headings of an outline level; `None` for body text.
+pub(super) fn level_of_outline(outline: u8) -> Option<u8> {
+    (outline < 9).then_some(outline + 1)
 }
 
 /// Whether a switch such as `w:vanish` is on; it is if it has no value.

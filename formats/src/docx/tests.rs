@@ -13,6 +13,9 @@ const STYLES: &str = r#"<w:styles xmlns:w="w">
 <w:style w:styleId="berschrift1"><w:name w:val="heading 1"/><w:pPr><w:outlineLvl w:val="0"/></w:pPr></w:style>
 <w:style w:styleId="Own"><w:name w:val="Chapter"/><w:basedOn w:val="berschrift1"/></w:style>
 <w:style w:styleId="Toc"><w:name w:val="TOC Heading"/><w:basedOn w:val="berschrift1"/><w:pPr><w:outlineLvl w:val="9"/></w:pPr></w:style>
+<w:style w:styleId="Clause"><w:name w:val="Clause"/><w:pPr><w:outlineLvl w:val="1"/></w:pPr></w:style>
+<w:style w:styleId="Inner"><w:name w:val="Inner clause"/><w:basedOn w:val="Clause"/></w:style>
+<w:style w:styleId="Plain"><w:name w:val="Plain"/><w:basedOn w:val="Clause"/><w:pPr><w:outlineLvl w:val="9"/></w:pPr></w:style>
 <w:style w:styleId="Titel"><w:name w:val="Title"/></w:style>
 <w:style w:styleId="Seven"><w:name w:val="heading 7"/></w:style>
 <w:style w:styleId="Nine"><w:name w:val="heading 9"/></w:style>

@@ -139,6 +139,21 @@ fn a_page_is_detected_in_every_encoding() {
 }
 
 #[test]
+fn a_page_that_calls_itself_two_bytes_wide_is_read_as_the_bytes_that_it_is() {
+    for label in ["unicode", "ucs-2", "utf-16", "UTF-16LE", "unicodeFFFE"] {
+        let head =
+            format!("<html><meta http-equiv=\"Content-Type\" content=\"text/html; charset={label}\"><p>The herons ");
+        let read = of(format!("{head}wait in the w\u{e4}ter.</p>"));
+        assert_eq!(
+            (read.text.as_str(), read.charset.as_deref()),
+            ("The herons wait in the w\u{e4}ter.", Some("UTF-8"))
+        );
+        let latin = [head.as_bytes(), &b"wait f\xFCr die Gr\xF6\xDFe.</p>"[..]].concat();
+        assert_eq!(of(latin).text, "The herons wait für die Größe.", "{label}");
+    }
+}
+
+#[test]
 fn hostile_pages_are_read_or_refused_by_name() {
     let deep = format!("<html>{}text{}", "<div>".repeat(3_000), "</div>".repeat(3_000));
     let wide = format!("<html><p a='{}'>text</p>", "x".repeat(4 << 20));
@@ -153,6 +168,16 @@ fn hostile_pages_are_read_or_refused_by_name() {
     let limits = Limits { text_bytes: 100, ..Limits::default() };
     let error = extract(Cursor::new(REPORT), &limits).unwrap_err();
     assert_eq!(error.limit(), Some(Limit::TextBytes));
+}
+
+#[test]
+fn a_formula_within_many_others_is_not_walked_through_for_each_of_them() {
+    let page = format!("<html><p>A {}{}", "<math><mtext>".repeat(1_000), "<b>x</b>".repeat(5_000));
+    let before = formulas::WALKED.get();
+    assert_eq!(of(page).text.matches('x').count(), 5_000);
+    // A page is opened for its text and for its facts.
+    let walked = formulas::WALKED.get() - before;
+    assert!((5_000..100_000).contains(&walked), "{walked}");
 }
 
 #[test]
@@ -339,9 +364,21 @@ fn the_lines_of_a_cell_are_words_apart_and_what_lays_out_a_page_is_no_table() {
 #[test]
 fn a_raised_number_is_no_part_of_the_number_before_it() {
     let read = of(
-        "<p>5 × 10<sup>6</sup> in 2019<sup><a href='#n'>3</a></sup>, 10<sup>−3</sup>, H<sub>2</sub>O, m<sup>2</sup>, 1<sup>st</sup></p>",
+        "<p>5 × 10<sup>6</sup> in 2019<sup><a href='#n'>3</a></sup>, 10<sup>−3</sup>, H<sub>2</sub>O, m<sup>2</sup>, 1<sup>st</sup>, 2020<sup>3, 4</sup></p>",
     );
-    assert_eq!(read.text, "5 × 10^6 in 2019^[3](#n), 10^−3, H2O, m2, 1st");
+    assert_eq!(read.text, "5 × 10^6 in 2019^[3](#n), 10^−3, H2O, m2, 1st, 2020^3, 4");
+}
+
+#[test]
+fn a_formula_says_its_numbers() {
+    let fraction = "<mfrac><mn>3</mn><mn>4</mn></mfrac>";
+    let power = "<msup><mi>x</mi><mn>12</mn></msup>";
+    let read = of(format!(
+        "<p>It costs <math><msup><mn>10</mn><mn>6</mn></msup></math> and <math display='block'>{fraction}</math> of <math>{power}</math>.</p>\
+         <p>In <math><semantics><mrow>{fraction}{power}</mrow><annotation encoding='application/x-tex'>frac34</annotation></semantics></math> \
+         and <math alttext='two pi'></math> of <math><msub><mi>x</mi><mn>1</mn></msub></math>.</p>"
+    ));
+    assert_eq!(read.text, "It costs 10^6 and 3/4 of x^12.\n\nIn 3/4 x^12 and two pi of x_1.");
 }
 
 #[test]

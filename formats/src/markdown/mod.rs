@@ -140,11 +140,19 @@ pub(crate) fn has_text(markdown: &str) -> bool {
     markdown.chars().any(|character| !character.is_whitespace() && !matches!(character, '|' | '-' | '#' | '\\'))
 }
 
-/// Whether a raised text would read as a part of a number before it.
+/// Whether a raised text would read as a part of a number before it: a number, or several, as the marks of notes are.
 pub(crate) fn is_raised_number(text: &str) -> bool {
     let text = text.trim();
     let digits = text.strip_prefix(['+', '-', '−', '–']).unwrap_or(text);
-    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    let is_part =
+        |part: char| part.is_ascii_digit() || part.is_whitespace() || matches!(part, ',' | ';' | '.' | '-' | '−' | '–');
+    digits.starts_with(|first: char| first.is_ascii_digit()) && digits.chars().all(is_part)
+}
+
+/// Whether the text that comes next begins to be raised directly behind a digit. Programs write one raised number in several parts.
+pub(crate) fn begins_raised(before: &str, is_raised: bool, was_raised: &mut bool) -> bool {
+    let goes_on = std::mem::replace(was_raised, is_raised);
+    is_raised && !goes_on && before.ends_with(|last: char| last.is_ascii_digit())
 }
 
 /// Replaces white space, including line ends, by single blanks.

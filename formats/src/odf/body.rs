@@ -4,7 +4,7 @@ use super::styles::Styles;
 use crate::{
     Extraction, Format, FormatError, Limits, Page, PageKind,
     extraction::check_text,
-    markdown::{Block, Table, Writer},
+    markdown::{Block, Table, Writer, begins_raised, is_raised_number},
     xml::Element,
 };
 
@@ -20,6 +20,8 @@ enum Role {
     Paragraph,
     /// A note within a paragraph.
     Note,
+    /// A text above the line.
+    Raised,
     List,
     Table,
     Row,
@@ -53,6 +55,8 @@ pub(super) struct Body<'a> {
     skipped: usize,
     /// The text of the open paragraph, or heading.
     line: String,
+    /// Whether its last text is raised.
+    was_raised: bool,
     /// Whether a paragraph within the open one has ended, so that what follows is no part of its last word.
     is_apart: bool,
     /// How many paragraphs, lists and tables are open in each other.
@@ -80,6 +84,7 @@ impl<'a> Body<'a> {
             roles: Vec::new(),
             skipped: 0,
             line: String::new(),
+            was_raised: false,
             is_apart: false,
             paragraphs: 0,
             lists: 0,
@@ -131,10 +136,11 @@ impl<'a> Body<'a> {
                 self.skipped = 1;
                 return Ok(());
             }
-            "style" => {
+            "style" | "text-properties" => {
                 self.styles.add(&element);
                 Role::Other
             }
+            "span" if self.styles.is_raised(element.attribute("style-name").unwrap_or_default()) => Role::Raised,
             "h" => {
                 let level = element.attribute("outline-level").and_then(|level| level.parse().ok());
                 Role::Heading(level.unwrap_or(1).clamp(1, 9))
@@ -200,6 +206,12 @@ impl<'a> Body<'a> {
         if std::mem::take(&mut self.is_apart) && !text.starts_with(char::is_whitespace) {
             self.space();
         }
+        // A raised number would read as a part of the one before it.
+        let mut within = self.roles.iter().rev().take_while(|role| !matches!(role, Role::Paragraph | Role::Heading(_)));
+        let is_raised = within.any(|role| *role == Role::Raised);
+        if begins_raised(&self.line, is_raised, &mut self.was_raised) && is_raised_number(text) {
+            self.line.push('^');
+        }
         self.line.extend(text.chars().filter(|character| !character.is_control() || character.is_whitespace()));
         let waiting = self.slide.as_ref().map_or(0, |slide| slide.bytes);
         check_text(self.writer.len() + waiting + self.table_bytes + self.cell.len() + self.line.len(), self.limits)
@@ -250,7 +262,7 @@ impl<'a> Body<'a> {
                 }
             }
             Role::Slide => self.end_slide()?,
-            Role::Other | Role::Title | Role::Notes | Role::Drawing => {}
+            Role::Other | Role::Raised | Role::Title | Role::Notes | Role::Drawing => {}
         }
         Ok(())
     }

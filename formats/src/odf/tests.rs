@@ -57,6 +57,44 @@ fn a_title_is_known_by_the_style_that_its_own_derives_from() {
 }
 
 #[test]
+fn a_raised_number_is_no_part_of_the_number_before_it() {
+    let style = |name: &str, parent: &str, position: &str| {
+        format!(
+            "<style:style style:name=\"{name}\" style:family=\"text\" style:parent-style-name=\"{parent}\">\
+             <style:text-properties {position}/></style:style>"
+        )
+    };
+    let own = [
+        style("T1", "", "style:text-position=\"super 58%\""),
+        style("T2", "", "style:text-position=\"33% 58%\""),
+        style("T3", "", "style:text-position=\"sub 58%\""),
+        style("T4", "", "style:text-position=\"-33% 58%\""),
+        style("T5", "Mark", "fo:font-weight=\"bold\""),
+        style("T6", "", "style:text-position=\"0% 100%\""),
+    ];
+    let span = |style: &str, text: &str| format!("<text:span text:style-name=\"{style}\">{text}</text:span>");
+    let text = [
+        format!("10{} in 2019{}", span("T1", "6"), span("T2", "13")),
+        format!(" or 10{}, 3{}", span("Mark", "−3"), span("T5", "4")),
+        format!(", 1{} of m{}", span("T1", "st"), span("T1", "2")),
+        format!(", 1{}{}{}{}", span("T3", "2"), span("T4", "3"), span("T6", "4"), span("none", "5")),
+        format!(", 10{}{}, 10{}", span("T1", "1"), span("T2", "2"), span("T1", &span("none", "6"))),
+    ];
+    let part = format!(
+        "<office:document-content><office:automatic-styles>{}</office:automatic-styles><office:body><office:text>\
+         <text:p>{}</text:p></office:text></office:body></office:document-content>",
+        own.concat(),
+        text.concat()
+    );
+    let styles = format!(
+        "<office:document-styles>{}</office:document-styles>",
+        style("Mark", "", "style:text-position=\"super 58%\"")
+    );
+    let read = read_as(Format::Odt, &package("text", &[("styles.xml", &styles), ("content.xml", &part)])).unwrap();
+    assert_eq!(read.text, "10^6 in 2019^13 or 10^−3, 3^4, 1st of m2, 12345, 10^12, 10^6");
+}
+
+#[test]
 fn tables_keep_their_columns_and_no_repetition_grows_them() {
     let cell = |text: &str| format!("<table:table-cell><text:p>{text}</text:p></table:table-cell>");
     let read = document(&format!(

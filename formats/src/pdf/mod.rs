@@ -33,7 +33,7 @@ pub use layout::join_lines;
 use pages::{PageReader, PageText};
 pub(crate) use render::render;
 pub use render::{PictureSize, Raster};
-pub use scans::ReadPage;
+pub use scans::{ReadPage, is_without_blanks};
 use serde_json::{Value, json};
 use std::io::{Read, Seek};
 

@@ -91,7 +91,8 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Whether a character is of a script that puts no blanks between words, such as those of China, Japan and Thailand.
-fn is_without_blanks(character: char) -> bool {
+#[must_use]
+pub fn is_without_blanks(character: char) -> bool {
     matches!(
         character,
         '\u{E00}'..='\u{EFF}'

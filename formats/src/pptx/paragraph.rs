@@ -1,6 +1,11 @@
 //! A paragraph of DrawingML.
 
-use crate::{charset, docx::symbols, markdown::is_raised_number, math::Math};
+use crate::{
+    charset,
+    docx::symbols,
+    markdown::{begins_raised, is_raised_number},
+    math::Math,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Paragraph {
@@ -11,6 +16,8 @@ pub(super) struct Paragraph {
     pub bullet: Option<bool>,
     pub math: Math,
     pub run: Run,
+    /// Whether its last text is raised.
+    was_raised: bool,
 }
 
 /// What the properties of a run say of its text.
@@ -28,8 +35,8 @@ impl Paragraph {
         self.math.before_text(text, &mut self.text);
         let text = &*symbols::shown(text, self.run.symbols.as_deref().unwrap_or_default());
         // A raised number would read as a part of the one before it.
-        let is_behind_digit = self.text.ends_with(|last: char| last.is_ascii_digit());
-        if is_behind_digit && self.run.is_raised && is_raised_number(text) {
+        let begins = begins_raised(&self.text, self.run.is_raised, &mut self.was_raised);
+        if begins && is_raised_number(text) {
             self.text.push('^');
         }
         if !text.contains(['\u{b}', '\0', '\r', '_']) {
@@ -85,10 +92,11 @@ mod tests {
         let mut paragraph = Paragraph::default();
         paragraph.push("Costs 10");
         paragraph.run.is_raised = true;
+        paragraph.push("1");
         paragraph.push("6");
         paragraph.run = Run { symbols: Some("Wingdings".to_owned()), ..Run::default() };
         paragraph.push(" \u{F0E0} 5");
-        assert_eq!(paragraph.text, "Costs 10^6 🡪 5");
+        assert_eq!(paragraph.text, "Costs 10^16 🡪 5");
     }
 
     #[test]

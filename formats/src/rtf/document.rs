@@ -9,7 +9,7 @@ use crate::{
     Extraction, FormatError, Limit, Limits,
     extraction::check_text,
     facts,
-    markdown::{Block, Table, Writer},
+    markdown::{Block, Table, Writer, begins_raised, is_raised_number},
 };
 use encoding_rs::Encoding;
 use std::collections::HashMap;
@@ -34,6 +34,8 @@ pub(super) struct Document<'a> {
     /// How many characters stand in for the last one of Unicode.
     skipped: usize,
     paragraph: String,
+    /// Whether its last text is raised.
+    was_raised: bool,
     is_item: bool,
     cell: String,
     table: Table,
@@ -60,6 +62,7 @@ impl<'a> Document<'a> {
             high: None,
             skipped: 0,
             paragraph: String::new(),
+            was_raised: false,
             is_item: false,
             cell: String::new(),
             table: Table::default(),
@@ -160,7 +163,12 @@ impl<'a> Document<'a> {
                 self.fonts.extend(page_of_font(value).map(|page| (state.font, page)));
             }
             "cpg" if state.destination == Destination::Fonts => drop(self.fonts.insert(state.font, value)),
-            "plain" => (state.font, state.is_hidden, state.is_deleted) = (self.default_font, false, false),
+            "plain" => {
+                state.font = self.default_font;
+                (state.is_hidden, state.is_deleted, state.is_raised) = (false, false, false);
+            }
+            "super" => state.is_raised = is_on,
+            "sub" | "nosupersub" => state.is_raised = false,
             "v" => state.is_hidden = is_on,
             "deleted" => state.is_deleted = is_on,
             "pard" => (state.is_in_table, state.list, state.outline, state.style) = (false, None, None, 0),
@@ -292,16 +300,23 @@ impl<'a> Document<'a> {
     }
 
     fn push(&mut self, text: &str) {
-        let text = text.chars().filter(|character| !character.is_control() || matches!(character, '\n' | '\t'));
+        let shown = text.chars().filter(|character| !character.is_control() || matches!(character, '\n' | '\t'));
         match self.state.destination {
-            Destination::Body if !self.state.is_hidden && !self.state.is_deleted => self.paragraph.extend(text),
+            Destination::Body if !self.state.is_hidden && !self.state.is_deleted => {
+                // A raised number would read as a part of the one before it. A minus may come before it by itself.
+                let is_number = is_raised_number(text) || matches!(text, "−" | "–");
+                if begins_raised(&self.paragraph, self.state.is_raised, &mut self.was_raised) && is_number {
+                    self.paragraph.push('^');
+                }
+                self.paragraph.extend(shown);
+            }
             Destination::Styles => {
                 // No name is longer.
                 let left = 100_usize.saturating_sub(self.style.name.len());
-                self.style.name.extend(text.take(left));
+                self.style.name.extend(shown.take(left));
             }
             Destination::Fact(name) => {
-                facts::append(self.facts.entry(name).or_default(), &text.collect::<String>());
+                facts::append(self.facts.entry(name).or_default(), &shown.collect::<String>());
             }
             Destination::Body | Destination::Skipped | Destination::Fonts => {}
         }
@@ -324,7 +339,8 @@ impl<'a> Document<'a> {
         }
         let text = std::mem::take(&mut self.paragraph);
         let is_item = std::mem::take(&mut self.is_item);
-        if text.trim().is_empty() {
+        // An empty line between two cells ends no table: some programs do not say of the lines of a cell that they are in one.
+        if self.is_in_row && text.trim().is_empty() {
             return Ok(());
         }
         self.end_table()?;

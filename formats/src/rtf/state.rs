@@ -21,6 +21,8 @@ pub(super) struct State {
     pub substitutes: usize,
     pub is_hidden: bool,
     pub is_deleted: bool,
+    /// It stands above the line.
+    pub is_raised: bool,
     pub is_note: bool,
     pub is_in_table: bool,
     pub list: Option<u8>,
@@ -36,6 +38,7 @@ impl State {
         substitutes: 1,
         is_hidden: false,
         is_deleted: false,
+        is_raised: false,
         is_note: false,
         is_in_table: false,
         list: None,

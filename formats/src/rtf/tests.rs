@@ -68,6 +68,27 @@ fn tables_and_lists_end_where_they_end() {
 }
 
 #[test]
+fn an_empty_paragraph_ends_a_table() {
+    let table = r"\trowd\intbl a\cell b\cell\row\pard\par\trowd\intbl c\cell d\cell e\cell\row\pard x";
+    assert_eq!(text(table), "| a | b |\n| --- | --- |\n\n| c | d | e |\n| --- | --- | --- |\n\nx");
+    // Cells that do not say that they are in a table stay in their row.
+    assert_eq!(text(r"\trowd a\cell\par b\cell\row c\cell d\cell\row"), "| a | b |\n| --- | --- |\n| c | d |");
+}
+
+#[test]
+fn a_raised_number_is_no_part_of_the_number_before_it() {
+    for (rtf, expected) in [
+        (r"In 2019{\super 3} it was 10{\super 6}", "In 2019^3 it was 10^6"),
+        (r"10{\super \u8722?3}, 10{\super -3}", "10^−3, 10^-3"),
+        (r"10{\super 1}{\super 2}, 10{\super 1{\*\bkmkstart a}2}", "10^12, 10^12"),
+        (r"5{\super 1,2}, 2019{\super 1\u8211?3}, 10{\super 1.5}", "5^1,2, 2019^1–3, 10^1.5"),
+        (r"10\super 6\nosupersub 5, m{\super 2}, 1{\super st}, H{\sub 2}O, 3\super\plain 4", "10^65, m2, 1st, H2O, 34"),
+    ] {
+        assert_eq!(text(rtf), expected, "{rtf}");
+    }
+}
+
+#[test]
 fn what_is_cut_or_hostile_is_read_as_far_as_it_goes_or_refused_by_name() {
     for end in 0..RULES.len() {
         let cut = extract(Cursor::new(&RULES[..end]), &Limits::default());

@@ -4,16 +4,17 @@ use super::{
     fields::Fields,
     survey::{Survey, path},
     vocabulary::{
-        Kind, Role, is_citation, is_exhibit, is_front, is_note, is_of_program, is_technical, known, may_hold_page,
-        role, shown,
+        ALTERNATIVES, DISPLAYED_FORMULA, Kind, Role, is_citation, is_exhibit, is_front, is_note, is_of_program,
+        is_technical, known, may_hold_page, role, shown,
     },
 };
 use crate::{
     Extraction, FormatError, Limits,
     extraction::check_text,
     html,
-    markdown::{Block, Table, Writer, one_line},
+    markdown::{Block, Table, Writer, is_raised_number, one_line},
     markup,
+    math::MathMl,
     xml::{Element, Node},
 };
 
@@ -39,6 +40,10 @@ struct Frame {
     is_record: bool,
     has_children: bool,
     has_title: bool,
+    /// Where its text begins in that of the innermost element that is not inline.
+    begin: usize,
+    /// Whether it is alternatives of which one, a formula, was read.
+    has_formula: bool,
     /// How many elements around it have titles.
     titles: u8,
     lists: u8,
@@ -53,6 +58,8 @@ pub(super) struct Document<'a> {
     numbered: usize,
     /// The text of the innermost element that is not inline.
     text: String,
+    /// The formula that is open in it.
+    formula: Option<MathMl>,
     table: Table,
     table_bytes: usize,
     /// The number of frames around the open table.
@@ -76,6 +83,7 @@ impl<'a> Document<'a> {
             frames: Vec::new(),
             numbered: 0,
             text: String::new(),
+            formula: None,
             table: Table::default(),
             table_bytes: 0,
             table_at: None,
@@ -89,6 +97,20 @@ impl<'a> Document<'a> {
     }
 
     pub(super) fn node(&mut self, node: Node) -> Result<(), FormatError> {
+        if let Some(mut formula) = self.formula.take() {
+            match node {
+                Node::Start(element) => formula.start(&element.name, |name| element.attribute(name).map(str::to_owned)),
+                Node::Text(text) => formula.text(&text),
+                Node::End => formula.end(),
+            }
+            if formula.is_open() {
+                self.formula = Some(formula);
+            } else {
+                self.text.push_str(&formula.finish());
+                self.was_end = true;
+            }
+            return check_text(self.writer.len() + self.table_bytes + self.text.len(), self.limits);
+        }
         match node {
             Node::Start(_) if self.skipped > 0 => self.skipped += 1,
             Node::End if self.skipped > 0 => self.skipped -= 1,
@@ -127,7 +149,8 @@ impl<'a> Document<'a> {
         let context = self.frames.last().map_or(Role::Container, |frame| frame.context);
         if role == Role::Inline {
             let parent = self.frames.last().map_or("", |frame| frame.name.as_str());
-            let is_apart = matches!(context, Role::Item | Role::Cell) || is_citation(parent);
+            let is_apart =
+                matches!(context, Role::Item | Role::Cell) || is_citation(parent) || parent == DISPLAYED_FORMULA;
             if matches!(name.as_str(), "br" | "lb") || (was_end && is_apart) {
                 self.text.push(if context == Role::Lines { '\n' } else { ' ' });
             }
@@ -147,6 +170,10 @@ impl<'a> Document<'a> {
         });
         if let Some(parent) = parent {
             parent.has_children = true;
+        }
+        if role == Role::Inline && name == "math" {
+            self.begin_formula();
+            return Ok(());
         }
         if role == Role::Table {
             self.fields.write(&mut self.writer, self.limits)?;
@@ -173,10 +200,25 @@ impl<'a> Document<'a> {
             is_record: self.survey.is_repeated(hash),
             has_children: false,
             has_title: false,
+            begin: self.text.len(),
+            has_formula: false,
             titles: titles.min(8),
             lists: lists.min(8),
         });
         Ok(())
+    }
+
+    /// Begins a formula. What stands beside it says it once more, in another language.
+    fn begin_formula(&mut self) {
+        let mut formula = MathMl::default();
+        formula.start("math", |_| None);
+        self.formula = Some(formula);
+        if let Some(parent) = self.frames.last_mut().filter(|parent| parent.name == ALTERNATIVES) {
+            parent.has_formula = true;
+            if self.text.is_char_boundary(parent.begin) {
+                self.text.truncate(parent.begin);
+            }
+        }
     }
 
     /// Writes what an element of a workbook says before it holds anything: the name of a sheet, or empty cells before a cell whose place
@@ -219,6 +261,9 @@ impl<'a> Document<'a> {
     fn role(&self, name: &str, hash: u64) -> Role {
         let Some(parent) = self.frames.last() else { return Role::Container };
         let named = role(name);
+        if parent.has_formula {
+            return Role::Skipped;
+        }
         if named == Some(Role::Skipped) || (self.survey.kind == Kind::Workbook && is_of_program(name)) {
             return Role::Skipped;
         }
@@ -238,6 +283,7 @@ impl<'a> Document<'a> {
             (Some(Role::Heading), _) if is_exhibit(&parent.name) => Role::Paragraph,
             (Some(Role::Heading), _) if self.survey.kind == Kind::Drawing && self.frames.len() > 1 => Role::Paragraph,
             (Some(role), _) => role,
+            (None, DISPLAYED_FORMULA) => Role::Paragraph,
             (None, "text" | "desc") if self.survey.kind == Kind::Drawing => Role::Paragraph,
             (None, _) if self.survey.is_mixed(hash) => Role::Paragraph,
             (None, _) => Role::Container,
@@ -258,6 +304,9 @@ impl<'a> Document<'a> {
                 }
             }
             Role::Inline => {
+                if matches!(frame.name.as_str(), "sup" | "superscript") {
+                    mark_raised_number(&mut self.text, frame.begin);
+                }
                 // Paragraphs within a cell or an item are words of it.
                 if role(&frame.name) == Some(Role::Paragraph) {
                     self.text.push(' ');
@@ -405,5 +454,13 @@ impl<'a> Document<'a> {
             self.writer.write(Block::Table(table), self.limits)?;
         }
         Ok(())
+    }
+}
+
+/// Marks a raised number that begins here behind a digit: it would read as a part of the number before it.
+fn mark_raised_number(text: &mut String, begin: usize) {
+    let (Some(before), Some(raised)) = (text.get(..begin), text.get(begin..)) else { return };
+    if before.ends_with(|last: char| last.is_ascii_digit()) && is_raised_number(raised) {
+        text.insert(begin, '^');
     }
 }

@@ -166,6 +166,30 @@ fn notes_stand_in_brackets_where_they_belong() {
 }
 
 #[test]
+fn a_raised_number_is_no_part_of_the_number_before_it() {
+    let read = of(
+        "<article><p>10<sup>6</sup> in 2019<sup><xref>3</xref></sup>, m<sup>2</sup>, 10<sup>&#8722;3</sup>, 1<sup>st</sup>, \
+        2020<sup><xref>3</xref>,<xref>4</xref></sup></p>\
+        <para>In 1998<superscript>4</superscript></para></article>",
+    );
+    assert_eq!(read.text, "10^6 in 2019^3, m2, 10^−3, 1st, 2020^3,4\n\nIn 1998^4");
+}
+
+#[test]
+fn a_formula_is_said_once_and_says_its_numbers() {
+    let half = "<mml:math><mml:mfrac><mml:mn>1</mml:mn><mml:mn>2</mml:mn></mml:mfrac></mml:math>";
+    let tex = "<tex-math>\\frac{1}{2}</tex-math>";
+    let read = of(format!(
+        "<article><p>It was <inline-formula><alternatives>{tex}{half}</alternatives></inline-formula> of all.</p>\
+        <sec><disp-formula><label>(1)</label><alternatives>{half}{tex}</alternatives></disp-formula></sec>\
+        <p>Of {half}, <inline-formula>{tex}</inline-formula> is the rest.</p></article>"
+    ));
+    assert_eq!(read.text, "It was 1/2 of all.\n\n(1) 1/2\n\nOf 1/2, \\frac{1}{2} is the rest.");
+    // The names of data are their own.
+    assert_eq!(of("<marks><math>2</math><art>3</art></marks>").text, "math: 2; art: 3");
+}
+
+#[test]
 fn pages_in_values_are_read_as_what_they_show() {
     let read =
         of("<posts><row Id='1' Body='&lt;p&gt;The heron &lt;b&gt;waits&lt;/b&gt;.&lt;/p&gt;' Tags='&lt;birds&gt;'/>\

@@ -50,6 +50,10 @@ pub(super) fn is_citation(name: &str) -> bool {
     matches!(name, "mixed-citation" | "element-citation" | "nlm-citation" | "bibl" | "biblstruct" | "biblioentry")
 }
 
+/// What holds the same in several forms, and what holds a formula on lines of its own.
+pub(super) const ALTERNATIVES: &str = "alternatives";
+pub(super) const DISPLAYED_FORMULA: &str = "disp-formula";
+
 /// Whether an element within a text is a note to it, which stands in brackets where it belongs.
 pub(super) fn is_note(name: &str, context: Role) -> bool {
     matches!(name, "footnote" | "endnote" | "note" | "fn")

@@ -178,6 +178,27 @@ async fn the_pairs_of_a_reranker_beside_it_go_before_its_documents() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn texts_that_somebody_waits_for_go_before_the_documents_that_wait() {
+    let gated = gated(16);
+    let running = document(&gated.engine, "cat");
+    assert!(gated.next().contains(&CAT));
+    let waiting = [document(&gated.engine, "sat"), document(&gated.engine, "sat")];
+    until_depth(&gated.engine, 2).await;
+    let engine = gated.engine.clone();
+    let asked = tokio::spawn(async move { engine.embed_waited_for(vec!["mat".into()]).await });
+    until_depth(&gated.engine, 3).await;
+    for _ in 0..4 {
+        gated.open.send(()).unwrap();
+    }
+    assert!(gated.next().contains(&MAT), "it comes next");
+    running.await.unwrap().unwrap();
+    assert_eq!(asked.await.unwrap().unwrap().len(), 1);
+    for document in waiting {
+        document.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_query_overtakes_the_pairs_that_wait() {
     let gated = gated(16);
     let reranker = reranker_beside(&gated.engine);

@@ -194,7 +194,7 @@ async fn a_text_weighs_as_much_as_the_rows_of_its_tokens_sum_up_to() {
     let engine = Engine::load(&settings(&sample_folder())).unwrap();
     let texts = texts(20);
     let embeddings = engine.embed_documents(texts.clone()).await.unwrap();
-    let tokens = engine.tokenize(texts, Lane::Document, 512, false).await.unwrap();
+    let tokens = engine.tokenize(texts, &engine.info().document_prefix, 512, false).await.unwrap();
     let rows = engine.run(&tokens, Lane::Document, Wanted::Rows, 8, &|_| ()).await.unwrap();
     for (Embedding { vector, weight }, rows) in embeddings.iter().zip(&rows) {
         let mut sum = vec![0f32; sample::HIDDEN];

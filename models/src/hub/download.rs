@@ -47,8 +47,9 @@ pub(super) async fn download(
         return Err(FetchError::TooLarge { file: file.to_owned(), bytes, limit });
     }
     let whole = place.file(file)?;
-    // It comes from a run that ended before the model was complete.
-    if whole.is_file() && expected.is_some() && mismatch(&whole, expected.as_ref()).await?.is_none() {
+    // It comes from a run that ended before the model was complete, or from whoever put only some files into its folder.
+    let known = if whole.is_file() { whole.clone() } else { place.kept(file) };
+    if known.is_file() && expected.is_some() && mismatch(&known, expected.as_ref()).await?.is_none() {
         return Ok(());
     }
     let part = Part::new(&whole, &remote, file, limit);

@@ -4,8 +4,14 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    #[error("it is not on this machine, and fetching is switched off; put its files there, or switch fetching on")]
-    Offline,
+    #[error(
+        "the folder lacks {}, and fetching is switched off; put what it lacks there, or switch fetching on",
+        missing.join(", ")
+    )]
+    Offline { missing: Vec<String> },
+
+    #[error("the folder lacks {}, and nothing can be fetched there: {}: {source}", missing.join(", "), path.display())]
+    NoPlace { missing: Vec<String>, path: PathBuf, source: std::io::Error },
 
     #[error(
         "the hub's address {endpoint:?} is not usable: {problem}; set HF_ENDPOINT to one like https://hub.example.org"
@@ -53,6 +59,14 @@ pub enum FetchError {
 }
 
 impl FetchError {
+    /// The same error, if it kept these files from being fetched because their place could not be taken.
+    pub(super) fn of_place(self, missing: Vec<String>) -> Self {
+        match self {
+            Self::Io { path, source } => Self::NoPlace { missing, path, source },
+            other => other,
+        }
+    }
+
     /// Whether the same request may succeed in a moment.
     pub(super) fn is_passing(&self) -> bool {
         match self {

@@ -57,14 +57,37 @@ impl Place {
         Ok(path)
     }
 
-    /// Moves the complete model into place. Parts of older revisions of its files are removed.
-    pub fn finish(self) -> Result<(), FetchError> {
-        let files = std::fs::read_dir(&self.part).into_iter().flatten().flatten().map(|entry| entry.path());
-        for begun in files.filter(|path| path.extension().is_some_and(|extension| extension == "part")) {
+    /// Returns the path of a file in the model's own folder, which may be there.
+    pub fn kept(&self, name: &str) -> PathBuf {
+        self.whole.join(name)
+    }
+
+    /// Moves what was fetched of these files, which make the model complete, into place. Parts of older revisions are
+    /// removed.
+    pub fn finish<'a>(self, files: impl Iterator<Item = &'a str>) -> Result<(), FetchError> {
+        let here = std::fs::read_dir(&self.part).into_iter().flatten().flatten().map(|entry| entry.path());
+        for begun in here.filter(|path| path.extension().is_some_and(|extension| extension == "part")) {
             std::fs::remove_file(&begun).map_err(|source| FetchError::Io { path: begun, source })?;
         }
-        std::fs::rename(&self.part, &self.whole).map_err(|source| FetchError::Io { path: self.whole.clone(), source })
+        if !self.whole.exists() {
+            return rename(&self.part, &self.whole);
+        }
+        let mut fetched: Vec<&str> = files.filter(|file| self.part.join(file).is_file()).collect();
+        // The folder is complete once no file is missing, so those that replace others come first.
+        fetched.sort_by_key(|file| !self.kept(file).exists());
+        for file in fetched {
+            let kept = self.kept(file);
+            if let Some(folder) = kept.parent() {
+                create_folder(folder)?;
+            }
+            rename(&self.part.join(file), &kept)?;
+        }
+        std::fs::remove_dir_all(&self.part).map_err(|source| FetchError::Io { path: self.part.clone(), source })
     }
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), FetchError> {
+    std::fs::rename(from, to).map_err(|source| FetchError::Io { path: to.to_owned(), source })
 }
 
 fn create_folder(path: &Path) -> Result<(), FetchError> {

@@ -397,13 +397,45 @@ async fn two_who_fetch_the_same_model_fetch_it_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_lacks_a_file_gets_it_and_keeps_what_is_whole() {
+    let hub = Hub::new();
+    let server = TestServer::start(move |request, _| hub.answer(request)).await;
+    let models = tempfile::tempdir().unwrap();
+    fetch_sample(&models, &settings(&server)).await.unwrap();
+    let folder = models.path().join("owner--tiny");
+    std::fs::remove_file(folder.join(WEIGHTS)).unwrap();
+    std::fs::write(folder.join("config.json"), "{}").unwrap();
+    std::fs::write(folder.join("notes.txt"), "mine").unwrap();
+    let offline = HubSettings { offline: true, ..settings(&server) };
+    let error = source(fetch_sample(&models, &offline).await.unwrap_err());
+    assert!(matches!(&error, FetchError::Offline { missing } if *missing == [WEIGHTS]), "{error}");
+    assert!(error.to_string().contains("lacks model.safetensors, and fetching is switched off"), "{error}");
+    // As in a models folder that cannot be written.
+    let lock = models.path().join("owner--tiny.lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::create_dir(&lock).unwrap();
+    let error = source(fetch_sample(&models, &settings(&server)).await.unwrap_err()).to_string();
+    assert!(error.contains("lacks model.safetensors, and nothing") && error.contains("owner--tiny.lock"), "{error}");
+    std::fs::remove_dir(&lock).unwrap();
+    fetch_sample(&models, &settings(&server)).await.unwrap();
+    let requests = server.requests();
+    let fetched =
+        |name: &str| requests.iter().filter(|request| request.method == "GET" && request.path.ends_with(name)).count();
+    assert_eq!(requests.iter().filter(|request| is_weights(request)).count(), 2);
+    assert_eq!((fetched("/config.json"), fetched("/tokenizer.json")), (2, 1), "one was another one, and one was whole");
+    let whole = ["config.json", WEIGHTS, "notes.txt", "tokenizer.json"].map(|name| format!("owner--tiny/{name}"));
+    assert_eq!(left(models.path()), whole);
+    load(&models);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn offline_nothing_is_asked_and_what_is_here_is_taken() {
     let hub = Hub::new();
     let server = TestServer::start(move |request, _| hub.answer(request)).await;
     let models = tempfile::tempdir().unwrap();
     let offline = HubSettings { offline: true, ..settings(&server) };
     let error = source(fetch_sample(&models, &offline).await.unwrap_err());
-    assert!(matches!(error, FetchError::Offline), "{error}");
+    assert!(matches!(error, FetchError::Offline { .. }), "{error}");
     assert!(server.requests().is_empty() && left(models.path()).is_empty());
     fetch_sample(&models, &settings(&server)).await.unwrap();
     fetch_sample(&models, &offline).await.unwrap();

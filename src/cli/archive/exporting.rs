@@ -10,9 +10,11 @@ use crate::{
     cli::{
         CliError, INTERRUPTED,
         bytes::download,
+        destination::Named,
         output::{Output, count, say},
         patience::patient,
     },
+    disk,
     usetype::Usetype,
 };
 use chrono::Utc;
@@ -181,6 +183,11 @@ impl Export {
     fn begin(folder: &Path, root: Option<i64>, source: String) -> Result<Export, CliError> {
         // Without the slash that a shell puts behind a folder, so that the archive on its way stands beside the folder and not in it.
         let folder: PathBuf = std::path::absolute(folder).map_err(at(folder))?.components().collect();
+        // The archive gets this name at the end, after hours.
+        if let Some((what, remedy)) = disk::in_the_way(&folder) {
+            let path = folder.display();
+            return Err(CliError::Other(format!("{path} {what}, which a folder cannot take the place of: {remedy}")));
+        }
         let is_empty = match fs::read_dir(&folder) {
             Ok(mut entries) => entries.next().is_none(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => true,
@@ -386,8 +393,8 @@ impl Export {
         }
         let fresh = self.part.join("bytes.new");
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh);
-        let mut file = file.map_err(at(&fresh))?;
-        match download(client, id, &mut file).await {
+        let file = file.map_err(at(&fresh))?;
+        match download(client, id, &mut Named::new(fresh.display(), &file)).await {
             Ok(_) => {}
             Err(CliError::Call(failure)) if failure.code == Code::NotFound => return Ok(false),
             Err(error) => return Err(error),

@@ -57,6 +57,8 @@ pub(super) struct Summary {
     predicates: u64,
     /// Predicates that this store has already, as it has them.
     predicates_existing: u64,
+    /// Predicates without some of what the archive says of them, because this store does not take that.
+    predicates_reduced: u64,
     grants: ImportedRows,
     /// Whether grants were left out, because they are the owner's to give.
     grants_left_out: bool,
@@ -119,7 +121,7 @@ fn shown(summary: &Summary, counts: &Counts) -> Result<(), CliError> {
         (summary.iris_taken, "IRIs stay with documents that have them already"),
         (
             summary.same_bytes,
-            "files are stored here already, where the same callers read them; their copies have no bytes",
+            "files are stored here already, where the same callers read them; their copies have no bytes, and the same import brings these once the others are gone",
         ),
     ] {
         if number > 0 {
@@ -127,13 +129,19 @@ fn shown(summary: &Summary, counts: &Counts) -> Result<(), CliError> {
         }
     }
     say!("{} files, {} links, {} predicates", summary.files, summary.links.created, summary.predicates);
+    if summary.predicates_reduced > 0 {
+        say!("{} predicates lack what this store does not take of them", summary.predicates_reduced);
+    }
     let ImportedFacts { created, merged, existing, outside, left_out } = summary.facts;
     say!(
         "{} facts: {existing} known before; {left_out} were no longer believed or derived",
         created + merged + existing
     );
     if summary.links.outside > 0 || outside > 0 {
-        say!("{} links and {outside} facts have an end that is not here, and are left out", summary.links.outside);
+        say!(
+            "{} links and {outside} facts are left out, because an end is not here or a fact is about what you may not change",
+            summary.links.outside
+        );
     }
     let ImportedTokens { created, existing, left_out, .. } = summary.tokens;
     say!("{} documents with token vectors", created + existing);
@@ -414,23 +422,40 @@ impl Importing<'_> {
             next = used.next().map_err(at_fault)?;
             let predicate: NewPredicate = read(&path, number, &line)?;
             let iri = predicate.iri.clone().filter(|iri| own.as_ref().is_none_or(|own| !iri.starts_with(own)));
-            let predicate = NewPredicate { iri, ..predicate };
-            let mut made = patient(async || self.client.create_predicate(Json(predicate.clone())).await).await;
+            let mut predicate = NewPredicate { iri, ..predicate };
+            // Two ontologies may have said what no fact could fulfil.
+            let mut is_reduced = predicate.symmetric && predicate.asymmetric;
+            if is_reduced {
+                (predicate.symmetric, predicate.asymmetric) = (false, false);
+            }
+            let NewPredicate { name, namespace, iri, label, description, .. } = predicate.clone();
+            let bare = NewPredicate { name, namespace, iri, ..NewPredicate::default() };
+            let mut made = self.create(&predicate).await;
             if made.as_ref().is_err_and(|failure| failure.code == Code::Forbidden) {
                 // What holds of a predicate is the owner's to say.
-                let NewPredicate { name, namespace, iri, label, description, .. } = predicate.clone();
-                let plain = NewPredicate { name, namespace, iri, label, description, ..NewPredicate::default() };
-                made = patient(async || self.client.create_predicate(Json(plain.clone())).await).await;
+                made = self.create(&NewPredicate { label, description, ..bare.clone() }).await;
+            }
+            if made.as_ref().is_err_and(|failure| failure.code == Code::InvalidField) {
+                is_reduced = true;
+                made = self.create(&bare).await;
             }
             match made {
-                Ok(_) => self.summary.predicates += 1,
+                Ok(_) => {
+                    self.summary.predicates += 1;
+                    self.summary.predicates_reduced += u64::from(is_reduced);
+                }
                 Err(failure) if failure.code == Code::Conflict => self.summary.predicates_existing += 1,
                 // Its facts bring it along, and it is seen by these alone.
                 Err(failure) if failure.code == Code::Forbidden => {}
+                Err(failure) if failure.code == Code::InvalidField => self.summary.predicates_reduced += 1,
                 Err(failure) => return Err(refused(&path, Some(number), failure)),
             }
         }
         Ok(())
+    }
+
+    async fn create(&self, new: &NewPredicate) -> Result<(), Failure> {
+        patient(async || self.client.create_predicate(Json(new.clone())).await.map(|_| ())).await
     }
 
     /// Sends what describes the facts. A fact may stand there as a triple too, which says less.
@@ -438,7 +463,7 @@ impl Importing<'_> {
         let Some(base) = self.checked.base.clone() else { return Ok(()) };
         let path = self.folder.join(FACTS);
         let statement = format!("{base}triple/");
-        let (mut text, mut triples, mut last): (String, usize, Option<String>) = (String::new(), 0, None);
+        let (mut facts, mut bytes, mut triples, mut last) = (Vec::<String>::new(), 0, 0, None::<String>);
         for triple in parser(&path)? {
             let triple: Triple = triple.map_err(|error| no_turtle(&path, &error))?;
             let NamedOrBlankNode::NamedNode(subject) = &triple.subject else { continue };
@@ -447,45 +472,64 @@ impl Importing<'_> {
             }
             // What describes a fact stays together.
             let is_next = last.as_deref() != Some(subject.as_str());
-            if is_next && (triples >= TRIPLES || text.len() >= BYTES / 4) {
-                self.assert(&path, &base, std::mem::take(&mut text)).await?;
-                triples = 0;
+            if is_next && (triples >= TRIPLES || bytes >= BYTES / 4) {
+                self.assert(&path, &base, std::mem::take(&mut facts)).await?;
+                (bytes, triples) = (0, 0);
             }
             if is_next {
                 last = Some(subject.as_str().to_owned());
+                facts.push(String::new());
             }
-            if text.len() as u64 > LINE_BYTES {
+            if bytes as u64 > LINE_BYTES {
                 let reason = format!("says more than {} MiB of {subject}", LINE_BYTES >> 20);
                 return Err(faulty(&path, None, &reason));
             }
-            text.push_str(&triple.to_string());
-            text.push_str(" .\n");
+            let line = format!("{triple} .\n");
+            bytes += line.len();
             triples += 1;
+            if let Some(fact) = facts.last_mut() {
+                fact.push_str(&line);
+            }
         }
-        match text.is_empty() {
+        match facts.is_empty() {
             true => Ok(()),
-            false => self.assert(&path, &base, text).await,
+            false => self.assert(&path, &base, facts).await,
         }
     }
 
-    async fn assert(&mut self, path: &Path, base: &str, text: String) -> Result<(), CliError> {
+    /// Asserts facts, each of which is described by a text. What is too large for one call comes in two.
+    async fn assert(&mut self, path: &Path, base: &str, facts: Vec<String>) -> Result<(), CliError> {
         let query = ImportedFactsQuery {
             archive: self.of.archive.clone(),
             parent_id: self.of.parent_id,
             base: base.to_owned(),
         };
-        let call = async || {
-            let text = RdfText { syntax: RdfSyntax::NTriples, text: text.clone() };
-            self.client.import_facts(query.clone(), text).await
-        };
-        let done = patient(call).await.map_err(|failure| refused(path, None, failure))?;
+        let mut open = vec![facts];
+        while let Some(mut part) = open.pop() {
+            let text = part.concat();
+            let call = async || {
+                let text = RdfText { syntax: RdfSyntax::NTriples, text: text.clone() };
+                self.client.import_facts(query.clone(), text).await
+            };
+            match patient(call).await {
+                Ok(done) => self.add_facts(done),
+                Err(failure) if failure.code == Code::TooLarge && part.len() > 1 => {
+                    let second = part.split_off(part.len() / 2);
+                    open.extend([second, part]);
+                }
+                Err(failure) => return Err(refused(path, None, failure)),
+            }
+        }
+        Ok(())
+    }
+
+    fn add_facts(&mut self, done: ImportedFacts) {
         let facts = &mut self.summary.facts;
         facts.created += done.created;
         facts.merged += done.merged;
         facts.existing += done.existing;
         facts.outside += done.outside;
         facts.left_out += done.left_out;
-        Ok(())
     }
 }
 
@@ -514,7 +558,34 @@ fn add(to: &mut ImportedRows, rows: ImportedRows) {
 pub(super) fn refused(path: &Path, line: Option<usize>, failure: Failure) -> CliError {
     match failure.code {
         // These are not of what the archive holds.
-        Code::Unauthenticated | Code::Unreachable | Code::Unavailable | Code::TooManyRequests => failure.into(),
+        Code::Unauthenticated
+        | Code::Unreachable
+        | Code::Unavailable
+        | Code::TooManyRequests
+        | Code::TimedOut
+        | Code::StorageFull
+        | Code::Internal => failure.into(),
         _ => faulty(path, line, &failure.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_archive_holds_is_said_to_be_at_its_place() {
+        for (code, is_of_the_archive) in [
+            (Code::StorageFull, false),
+            (Code::TimedOut, false),
+            (Code::Internal, false),
+            (Code::Unavailable, false),
+            (Code::InvalidField, true),
+            (Code::TooLarge, true),
+        ] {
+            let said = refused(Path::new("documents.ndjson"), Some(3), Failure::new(code, "so it is")).to_string();
+            assert!(said.contains("so it is"), "{said}");
+            assert_eq!(said.contains("documents.ndjson, line 3"), is_of_the_archive, "{said}");
+        }
     }
 }

@@ -37,7 +37,7 @@ pub struct Tally {
     pub bytes: u64,
     /// Files whose bytes are missing or damaged, and stay as they are.
     pub failed: BTreeSet<DocumentId>,
-    /// How many other files have their bytes in the old place still, although the move has come by.
+    /// How many other files have their bytes in the old place still.
     pub left: u64,
 }
 
@@ -69,7 +69,7 @@ impl Mover {
                 })
                 .await?;
         }
-        tally.left = self.left(after, &tally.failed).await?;
+        tally.left = self.left(tally.failed.len() as u64).await?;
         Ok(tally)
     }
 
@@ -79,18 +79,15 @@ impl Mover {
         store::blobs::by_place(&mut *self.pool.acquire().await?, is_outside, after, PAGE).await
     }
 
-    /// How many files up to the last one that was looked up have their bytes in the old place still, besides those that failed. Files with
-    /// greater ids came during the move, and the next one takes them along.
-    async fn left(&self, last: DocumentId, failed: &BTreeSet<DocumentId>) -> sqlx::Result<u64> {
-        let (mut left, mut after) = (0, DocumentId(0));
-        while after < last {
-            let rows = self.page(after).await?;
-            let Some(end) = rows.last() else { break };
-            after = end.document_id;
-            let ids = rows.iter().map(|row| row.document_id);
-            left += ids.filter(|id| *id <= last && !failed.contains(id)).count() as u64;
-        }
-        Ok(left)
+    /// How many files have their bytes in the old place still, besides those that failed. Some may have come behind the last one that was
+    /// looked up, and whoever deletes the old place has to know of these too.
+    async fn left(&self, failed: u64) -> sqlx::Result<u64> {
+        let (inside, outside) = store::blobs::count_places(&mut *self.pool.acquire().await?).await?;
+        let stay = match self.to {
+            To::Object => inside,
+            To::Database => outside,
+        };
+        Ok(stay.unsigned_abs().saturating_sub(failed))
     }
 
     /// Moves the bytes of a file; false if it is gone, or if somebody else has moved them.

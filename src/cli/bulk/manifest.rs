@@ -112,7 +112,7 @@ fn row(manifest: &Path, number: usize, line: &[u8], reading: &Reading) -> Result
             return Err(format!("{name} takes 1 to {TEXT_BYTES} bytes and no NUL"));
         }
     }
-    if declared_mime.as_deref() == Some(ENVELOPE) {
+    if declared_mime.as_deref().is_some_and(message::is_envelope) {
         return Err(format!("declared_mime takes the media type of the file, not {ENVELOPE}"));
     }
     if options.as_ref().is_some_and(|options| options.pointer("/extract/password").is_some()) {
@@ -213,11 +213,12 @@ mod tests {
             &long,
             r#"{"source": {"inline_base64": "aGk="}, "declared_mime": "text/plain"}"#,
             r#"{"source": {"path": "a.md"}, "filename": ""}"#,
+            r#"{"source": {"path": "a.md"}, "declared_mime": "application/vnd.svc.Upload+json; charset=utf-8"}"#,
         ]
         .join("\n");
         let (files, bad) = found(&text, true);
         let numbers: Vec<&str> = bad.iter().filter_map(|(path, _)| path.rsplit(':').next()).collect();
-        assert_eq!(numbers, ["3", "4", "5", "6", "7", "8", "9", "10", "12"], "{bad:?}");
+        assert_eq!(numbers, ["3", "4", "5", "6", "7", "8", "9", "10", "12", "13"], "{bad:?}");
         assert_eq!(files.len(), 2);
         let row = files[0].row.as_ref().expect("a row");
         assert_eq!((row.target.query.parent_id, row.target.query.private), (Some(7), true));

@@ -210,7 +210,8 @@ async fn wait(run: &mut Run, client: &Client<Remote>) -> Result<(), CliError> {
     while let Some(first) = run.ingesting.as_ref().and_then(|ingesting| ingesting.open.keys().next().copied()) {
         run.show();
         let patience = run.patience.saturating_sub(run.moved.elapsed());
-        match tokio::time::timeout(patience, follow(client, first, |_| ())).await {
+        let followed = tokio::time::timeout(patience, follow(client, first, &run.bar, |_| ())).await;
+        match followed {
             Ok(followed) => ended(run, first, followed?)?,
             Err(_) => {
                 // What takes longer is left, as an answer of a broker would be, unless others have ended meanwhile.

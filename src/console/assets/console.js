@@ -9,17 +9,20 @@ async function refresh() {
   busy = true;
   try {
     const answer = await fetch(location.href, { headers: { "X-Fragment": "page" }, redirect: "error" });
-    if (answer.status === 401) { location.assign("/login"); return; }
+    // The sign-in page leads back to the page that is asked for.
+    if (answer.status === 401) { location.reload(); return; }
     // A refusal has a page too: what is shown is not there any more. A service in trouble leaves the page as it was, which then says so.
     if (answer.status >= 500 || answer.status === 429) { root.classList.add("is-lost"); return; }
     if (!held) {
       const cursor = document.querySelector(".cur")?.closest("[id]")?.id;
-      const notice = document.querySelector(".finding.note");
+      const notice = document.querySelector("#notice");
       // What a person opened, typed or focused stays; rows have ids, so that they move instead of changing their text.
       Idiomorph.morph(document.querySelector("#page"), await answer.text(), {
         morphStyle: "outerHTML", ignoreActiveValue: true,
         callbacks: {
           beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
+          // A form that asks is the same whenever its page is read, so all that differs is what a person typed and chose.
+          beforeNodeMorphed: (node) => !(node.tagName === "FORM" && node.getAttribute("method") === "get"),
           beforeNodeRemoved: (node) => node !== notice,
         },
       });
@@ -85,14 +88,18 @@ document.addEventListener("submit", (event) => {
   if (ask && !window.confirm(ask)) event.preventDefault();
 });
 
-// Files are stored where they are dropped, or as soon as they are chosen; without a script there is a button.
+// Files are stored where they are dropped, or as soon as they are chosen; without a script there is a button. Files that come while others are sent
+// are not taken, because a browser ends the sending of one form when it begins that of another.
 const drop = document.querySelector("form.drop");
 if (drop) {
   const files = drop.querySelector("input[type=file]");
-  const send = () => { if (files.files.length) { root.classList.add("is-sending"); drop.requestSubmit(); } };
-  const over = (is) => (event) => { if (!event.dataTransfer.types.includes("Files")) return; event.preventDefault(); drop.classList.toggle("over", is); };
+  const isSending = () => root.classList.contains("is-sending");
+  const send = () => { if (files.files.length && !isSending()) { root.classList.add("is-sending"); drop.requestSubmit(); } };
+  const over = (is) => (event) => { if (!event.dataTransfer.types.includes("Files")) return; event.preventDefault(); drop.classList.toggle("over", is && !isSending()); };
   files.addEventListener("change", send);
   document.addEventListener("dragover", over(true));
   document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) drop.classList.remove("over"); });
-  document.addEventListener("drop", (event) => { over(false)(event); if (event.dataTransfer.files.length) { files.files = event.dataTransfer.files; send(); } });
+  document.addEventListener("drop", (event) => { over(false)(event); if (event.dataTransfer.files.length && !isSending()) { files.files = event.dataTransfer.files; send(); } });
+  // The way back may lead to the page as it was left.
+  window.addEventListener("pageshow", (event) => { if (event.persisted) root.classList.remove("is-sending"); });
 }

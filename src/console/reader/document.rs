@@ -2,12 +2,12 @@
 use super::{
     super::{
         Calls, Parameters,
-        layout::{Page, card, more, query},
+        layout::{Page, card, more, query, warnings},
         say,
     },
     BYTES, named, search, upload_form,
 };
-use crate::view::markup::{anchor, crumbs, links, neighbours, said, shown as blocks};
+use crate::view::markup::{anchor, crumbs, field, links, neighbours, shown as blocks};
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 use svc_client::{
@@ -41,6 +41,7 @@ pub async fn read(calls: &Calls, id: i64, given: &Parameters) -> Result<Page, Fa
     let wanted = search::Wanted::of(&Parameters::from([("parent_id".to_owned(), id.to_string())]));
     let body = html! {
         nav .crumbs aria-label="Breadcrumbs" { a href="/view" { "All" } span aria-hidden="true" { " › " } (crumbs(&shown.breadcrumbs)) span aria-current="page" { bdi { (named(&shown.document)) } } }
+        (warnings(&shown.warnings))
         @if let Some(frontier) = &frontier { (progress(frontier)) }
         (origin(&shown))
         div .reading {
@@ -94,7 +95,7 @@ fn origin(shown: &ViewResponse) -> Markup {
                     (anchor(source, BYTES)) " " span .dim { (source.mime_type) ", " (say::bytes(source.byte_size)) }
                 }
             }
-            @for field in &shown.fields { dt { (field.name.replace('_', " ")) } dd { bdi { (said(&field.value)) } } }
+            @for one in &shown.fields { dt { (one.name.replace('_', " ")) } dd { bdi { (field(one)) } } }
         } } }
     }
 }

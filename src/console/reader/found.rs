@@ -125,7 +125,7 @@ fn text(result: &SearchResult, document: &DocumentResponse, snippet: Option<&Sni
     html! {
         div .text {
             @if document.id != result.document.id { a href={ "/view/" (document.id) } { bdi { (named(document)) } } }
-            @if let Some(snippet) = snippet { p { (marked(snippet)) } }
+            @if let Some(snippet) = snippet { p dir="auto" { (marked(snippet)) } }
         }
     }
 }

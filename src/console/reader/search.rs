@@ -158,8 +158,8 @@ pub fn form(wanted: &Wanted) -> Markup {
                         @for (word, said, _) in GROUPS { option value=(word) selected[word == wanted.group] { (said) } }
                     } }
                     label { "Usetype" input name="usetype" value=(wanted.usetype) placeholder="any" maxlength="100"; }
-                    label { "Stored from" input name="from" type="date" value=[typed(&wanted.from)]; }
-                    label { "Stored until" input name="until" type="date" value=[typed(&wanted.until)]; }
+                    label { "Stored from (UTC)" input name="from" type="date" value=[typed(&wanted.from)]; }
+                    label { "Stored until (UTC)" input name="until" type="date" value=[typed(&wanted.until)]; }
                 }
             }
         }

@@ -56,6 +56,20 @@ fn an_envelope_and_headers_say_the_same() {
 }
 
 #[test]
+fn an_envelope_is_known_by_its_media_type_in_any_case_and_with_any_parameters() {
+    let body = json!({"source": {"path": "a"}, "sha256": HASH}).to_string();
+    let upload =
+        |media_type: &str| said(&named("m").with_content_type(media_type.into())).upload(None, body.as_bytes(), LIMIT);
+    for media_type in [format!("{ENVELOPE}; charset=utf-8"), format!(" {ENVELOPE} ;v=1"), ENVELOPE.to_uppercase()] {
+        let read = upload(&media_type).expect("an envelope");
+        assert_eq!(read.source, Source::Path("a".to_owned()), "{media_type}");
+    }
+    // Another type is the file's own, whose hash a header must name.
+    let refused = upload(&format!("{ENVELOPE}-other")).expect_err("no envelope");
+    assert_eq!(refused.members["field"], "sha256", "{refused}");
+}
+
+#[test]
 fn what_cannot_be_read_is_refused_by_name() {
     let envelope = |body: Value| {
         let properties = named("m").with_content_type(ENVELOPE.into());

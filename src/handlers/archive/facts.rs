@@ -19,13 +19,14 @@ use crate::{
     store::{
         self, archive, extraction,
         graph_nodes::{self, Brought, Resolved},
+        triples::write,
     },
 };
 use sqlx::PgConnection;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use svc_client::{
-    Call, Code, Failure, ops,
-    wire::{FactOutcome, ImportedArchive, ImportedFacts, NewFact, OnOverlap, PREDICATE_NAME},
+    Call, Code, Failure, Wire as _, ops,
+    wire::{FactOutcome, ImportedArchive, ImportedFacts, NewFact, NewPredicate, OnOverlap},
 };
 use svc_ids::{DocumentId, PredicateId};
 
@@ -39,8 +40,11 @@ impl Handle<ops::import_facts> for Service {
         let of = ImportedArchive { archive: query.archive, parent_id: query.parent_id };
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let nodes = nodes(&mut tx, caller, &of, &query.base, &graph).await?;
+        let mut inside = facts(&graph, &nodes);
+        keep_writable(&mut tx, caller, &mut inside).await?;
+        let stated = inside.chunk_by(|(one, _), (other, _)| one == other).count();
+        let outside = u32::try_from(graph.triples.len() - stated).unwrap_or(u32::MAX);
         // Whoever imports facts that he may not state makes no predicates either.
-        let (inside, outside) = facts(&graph, &nodes);
         let graph = only(&graph, &inside, &query.base, &self.settings.rdf_base);
         let predicates = predicates(&mut tx, caller, &self.settings.rdf_base, &graph).await?;
         let (places, inside): (Vec<usize>, Vec<NewFact>) = inside
@@ -76,33 +80,40 @@ impl Handle<ops::import_facts> for Service {
 const COPIES: usize = 1 << 20;
 const FACT_BYTES: usize = 256;
 
-/// The predicates of a graph by their positions in it. Those of texts that this store has not come as texts bring them: they are seen by their facts
-/// alone, and may be made by whoever brings such.
+/// The predicates of a graph by their positions in it. One that has an IRI of this store, and is not here, is made as texts make theirs: it is seen by its
+/// facts alone, so that whoever brings these may make it.
 async fn predicates(
     conn: &mut PgConnection,
     caller: &Caller,
     base: &str,
     graph: &Graph,
 ) -> Result<Vec<PredicateId>, Failure> {
-    let extracted = |iri: &str| {
-        let (namespace, name) = named::of_derived(base, iri)?;
-        (namespace == extraction::NAMESPACE).then_some(name)
-    };
-    let names: Vec<Option<String>> = graph.predicates.iter().map(|iri| extracted(iri)).collect();
-    for name in names.iter().flatten() {
-        PREDICATE_NAME.check("predicate", name)?;
+    let own: Vec<(&str, String, String)> = (graph.predicates.iter())
+        .filter_map(|iri| named::of_derived(base, iri).map(|(namespace, name)| (iri.as_str(), namespace, name)))
+        .collect();
+    let iris: Vec<&str> = own.iter().map(|(iri, ..)| *iri).collect();
+    let known = named::resolve(conn, &caller.readable(), base, &iris).await?;
+    let mut missing: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+    for (iri, namespace, name) in &own {
+        if namespace == extraction::NAMESPACE || !known.contains_key(iri) {
+            let new =
+                NewPredicate { name: name.clone(), namespace: Some(namespace.clone()), ..NewPredicate::default() };
+            new.check()?;
+            missing.entry(namespace).or_default().push((name.as_str(), *iri));
+        }
     }
-    let wanted: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
-    let made = extraction::make_predicates(conn, &wanted).await.or_fail()?;
-    let others = graph.predicates.iter().zip(&names).filter(|(_, name)| name.is_none());
-    let others = Graph { predicates: others.map(|(iri, _)| iri.clone()).collect(), ..Graph::default() };
+    let mut made: HashMap<&str, PredicateId> = HashMap::new();
+    for (namespace, named) in missing {
+        let names: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
+        let found = extraction::make_predicates(conn, namespace, &names).await.or_fail()?;
+        made.extend(named.into_iter().filter_map(|(name, iri)| Some((iri, *found.get(name)?))));
+    }
+    let others = graph.predicates.iter().filter(|iri| !made.contains_key(iri.as_str()));
+    let others = Graph { predicates: others.cloned().collect(), ..Graph::default() };
     let (others, _) = importing::predicates(conn, caller, base, &others, false).await?;
     let mut others = others.into_iter();
-    let found = graph.predicates.iter().zip(names).map(|(iri, name)| {
-        let found = match name {
-            Some(name) => made.get(&name).copied(),
-            None => others.next(),
-        };
+    let found = graph.predicates.iter().map(|iri| {
+        let found = made.get(iri.as_str()).copied().or_else(|| others.next());
         found.ok_or_else(|| named::no_predicate("predicate", iri))
     });
     found.collect()
@@ -215,9 +226,8 @@ async fn nodes(
     Ok(nodes)
 }
 
-/// The facts whose ends and a source are there, with the positions of their triples, once for each document that states them; and how many others
-/// there are.
-fn facts(graph: &Graph, nodes: &Nodes) -> (Vec<(usize, NewFact)>, u32) {
+/// The facts whose ends and a source are there, with the positions of their triples, once for each document that states them.
+fn facts(graph: &Graph, nodes: &Nodes) -> Vec<(usize, NewFact)> {
     let fact = |triple: &reading::Triple, source: Option<DocumentId>| {
         let fact = NewFact {
             subject_id: Some(nodes.end(triple.subject, triple.ids.subject, source)?.0),
@@ -237,18 +247,30 @@ fn facts(graph: &Graph, nodes: &Nodes) -> (Vec<(usize, NewFact)>, u32) {
             },
         })
     };
-    let (mut facts, mut outside) = (Vec::new(), 0);
+    let mut facts = Vec::new();
     for (at, triple) in graph.triples.iter().enumerate() {
         // A fact is as closed as its source, so that it is nobody's without it. One that stands by itself is stated by nobody first.
         let sources = nodes.sources(triple).map(|sources| {
             let alone = triple.source.is_none().then_some(None);
             alone.into_iter().chain(sources.into_iter().map(Some)).collect::<Vec<_>>()
         });
-        let stated: Vec<NewFact> = sources.into_iter().flatten().filter_map(|source| fact(triple, source)).collect();
-        outside += u32::from(stated.is_empty());
-        facts.extend(stated.into_iter().map(|fact| (at, fact)));
+        facts.extend(sources.into_iter().flatten().filter_map(|source| Some((at, fact(triple, source)?))));
     }
-    (facts, outside)
+    facts
+}
+
+/// Leaves out the facts about what the caller may not change: an IRI may stand for a document that others have here.
+async fn keep_writable(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    facts: &mut Vec<(usize, NewFact)>,
+) -> Result<(), Failure> {
+    let subjects: HashSet<DocumentId> = facts.iter().filter_map(|(_, fact)| fact.subject_id.map(DocumentId)).collect();
+    let subjects: Vec<DocumentId> = subjects.into_iter().collect();
+    let places = write::places(conn, &caller.writable(), &subjects).await.or_fail()?;
+    let writable: HashSet<i64> = places.iter().map(|place| place.id().0).collect();
+    facts.retain(|(_, fact)| fact.subject_id.is_some_and(|id| writable.contains(&id)));
+    Ok(())
 }
 
 /// The triples at these positions, with their predicates, whose derived IRIs are those of this store.

@@ -13,6 +13,7 @@ use crate::{
         self,
         archive::{self, Container, Restored, RestoredEntity},
         batch, graph_nodes,
+        indexes::Covering,
         places::Place,
         vectors::Weighted,
     },
@@ -21,7 +22,7 @@ use crate::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use half::f16;
 use pgvector::HalfVector;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sqlx::PgConnection;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use svc_actors::{Lane, Lanes, WriteMode};
@@ -29,10 +30,7 @@ use svc_client::{
     Call, Code, Failure,
     constraint::as_title,
     ops,
-    wire::{
-        ArchivedDocument, ArchivedVector, EventKind, ImportedArchive, ImportedDocument, ImportedIds, ImportedPart,
-        Settled,
-    },
+    wire::{ArchivedDocument, ArchivedVector, ImportedArchive, ImportedDocument, ImportedIds, ImportedPart, Settled},
 };
 use svc_ids::{DocumentId, IndexId};
 
@@ -94,14 +92,15 @@ impl Handle<ops::import_documents> for Service {
         }
         let part = Part::prepare(self, caller, &of, &documents).await?;
         match part.store(self, caller, &of).await {
-            // The terms that this process remembers, or the titles that it read, are of another time.
+            // The terms that this process remembers, the titles that it read, or the model, are of another time.
             Err(Refused::Stale) => {
                 self.postings.forget_term_ids();
                 let part = Part::prepare(self, caller, &of, &documents).await?;
                 part.store(self, caller, &of).await.map_err(|refused| match refused {
                     Refused::Failure(failure) => failure,
                     Refused::Stale => {
-                        Failure::new(Code::Unavailable, "the index changes at this moment").with("retry_after", 1)
+                        let detail = "the index, the titles or the model change at this moment";
+                        Failure::new(Code::Unavailable, detail).with("retry_after", 1)
                     }
                 })
             }
@@ -116,7 +115,7 @@ impl Handle<ops::import_documents> for Service {
 /// Why a part was not stored.
 enum Refused {
     Failure(Failure),
-    /// The terms, and the titles under which the documents come, must be looked up anew.
+    /// The terms, the titles under which the documents come and the model must be looked up anew.
     Stale,
 }
 
@@ -138,8 +137,8 @@ struct Part<'a> {
     model: Option<String>,
     /// The titles under the documents that were there before, which the postings have.
     under: HashMap<DocumentId, Vec<String>>,
-    /// The indexes that cover what is under these documents, and those that cover everything.
-    covering: (Vec<(IndexId, DocumentId)>, Vec<IndexId>),
+    /// The indexes that cover what is under these documents, and what is under none.
+    covering: Vec<Covering>,
     postings: Vec<bm25::Prepared>,
 }
 
@@ -172,8 +171,7 @@ impl<'a> Part<'a> {
         }
         let there: HashSet<DocumentId> = anchors.values().flatten().copied().collect();
         let there: Vec<DocumentId> = there.into_iter().collect();
-        let covering = store::indexes::covering(&mut conn, &there).await.or_fail()?;
-        let of_all = archive::indexes_of_all(&mut conn).await.or_fail()?;
+        let covering = store::indexes::covering_under(&mut conn, &there).await.or_fail()?;
         let under = store::titles::under(&mut conn, &there).await.or_fail()?;
         let above = above(&fresh, &anchors, &under);
         drop(conn);
@@ -207,18 +205,17 @@ impl<'a> Part<'a> {
                 })?;
                 vectors.insert(document.id, Weighted { vector: read, weight: vector.weight });
             }
-            // What is embedded anew is indexed then too, but no container is embedded.
-            let is_found = (document.indexed && vector.is_some()) || document.container.is_some();
-            if is_found && !service.settings.bm25_exclude_usetypes.contains(&document.usetype) {
+            // What is embedded anew is indexed then too, but no container is embedded. The other store may have been building its index anew.
+            let is_found = vector.is_some() || document.container.is_some();
+            if is_found {
                 let anchor = anchors.get(&document.id).copied().flatten();
-                let covers = covering.iter().filter(|(_, id)| Some(*id) == anchor).map(|(index, _)| *index);
-                let all = of_all.iter().copied().filter(|_| anchor.is_none());
-                for index in covers.chain(all) {
+                let takes = |index: &&Covering| index.under == anchor && index.takes(&document.usetype);
+                for index in covering.iter().filter(takes) {
                     let document_id = new[&document.id];
                     let titles = above.get(&document.id).map(Vec::as_slice).unwrap_or_default();
                     let text =
                         bm25::Text::new(document_id, &document.usetype, &document.title, &document.content, titles);
-                    texts.entry(index).or_default().push(text);
+                    texts.entry(index.index_id).or_default().push(text);
                 }
             }
         }
@@ -227,7 +224,7 @@ impl<'a> Part<'a> {
             postings.push(bm25::prepare(&service.pool, &service.postings, index, texts).await.or_fail()?);
         }
         let model = model.map(|model| model.identity().to_owned());
-        Ok(Part { documents, new, vectors, names, model, under, covering: (covering, of_all), postings })
+        Ok(Part { documents, new, vectors, names, model, under, covering, postings })
     }
 
     async fn store(self, service: &Service, caller: &Caller, of: &ImportedArchive) -> Result<ImportedPart, Refused> {
@@ -318,8 +315,7 @@ impl<'a> Part<'a> {
         if store::titles::under(conn, &anchors).await.or_fail()? != self.under {
             return Err(Refused::Stale);
         }
-        let covering = store::indexes::covering(conn, &anchors).await.or_fail()?;
-        if (covering, archive::indexes_of_all(conn).await.or_fail()?) != self.covering {
+        if store::indexes::covering_under(conn, &anchors).await.or_fail()? != self.covering {
             return Err(Refused::Stale);
         }
         for place in &coming.first {
@@ -357,9 +353,14 @@ impl<'a> Part<'a> {
         if !batch::give_keys(conn, caller.principal_id(), &keys, &lost).await.or_fail()? {
             return Err(same_at_once().into());
         }
-        store::events::record(conn, EventKind::DocumentCreated, &ids, &json!({})).await.or_fail()?;
+        let tops = self.documents.iter().filter(|document| document.parent.is_none());
+        let tops: Vec<DocumentId> = tops.filter_map(|document| self.new.get(&document.id).copied()).collect();
+        store::events::imported(conn, &ids, &tops).await.or_fail()?;
         answer.queued = u32::try_from(to_embed.len()).unwrap_or(u32::MAX);
         embed_together(&service.settings.task_badges, conn, &to_embed, 0).await.or_fail()?;
+        if answer.vectors > 0 && service.is_replaced(conn, self.model.as_deref().unwrap_or_default()).await.or_fail()? {
+            return Err(Refused::Stale);
+        }
         tx.commit().await.or_fail()?;
         service.wake.notify(Lanes::of(Lane::Model));
         Ok(answer)
@@ -478,7 +479,7 @@ impl<'a> Coming<'a> {
         // What is put under an access root later in the call must find it.
         if document.private || is_own || service.settings.is_enclosed(parent.as_ref().map(|parent| parent.id().0)) {
             self.flush(service, conn).await?;
-            self.caller = self.caller.enclose(conn, &place).await.or_fail()?;
+            self.caller = self.caller.enclose(conn, &place).await.or_fail()??;
         }
         Ok(place)
     }

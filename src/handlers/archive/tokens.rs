@@ -140,6 +140,9 @@ impl Handle<ops::import_tokens> for Service {
                 _ => answer.left_out += 1,
             }
         }
+        if answer.created > 0 && self.is_replaced(&mut tx, &identity).await.or_fail()? {
+            return Err(Failure::new(Code::Unavailable, "another model serves by now").with("retry_after", 1));
+        }
         tx.commit().await.or_fail()?;
         Ok(answer)
     }

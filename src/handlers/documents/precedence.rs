@@ -12,13 +12,6 @@ use svc_actors::Lanes;
 use svc_client::{Code, Failure};
 use svc_ids::DocumentId;
 
-/// How long an edit waits for running tasks before it is refused.
-const LONGEST: Duration = Duration::from_secs(8);
-/// How long a delete lets running tasks go on before it ends them.
-const GRACE: Duration = Duration::from_secs(1);
-/// How long a delete waits for workers to let go of tasks whose end was requested, before it ends them itself. A worker that lives mostly knows
-/// of it at once.
-const LET_GO: Duration = Duration::from_secs(3);
 /// How long tasks that have not begun stand back after the last look, so that they go on by themselves whatever becomes of the edit.
 const STAND_BACK: Duration = Duration::from_secs(2);
 /// The shortest time between two looks at the region.
@@ -65,22 +58,22 @@ impl Precedence {
 
     async fn until_free(&self, service: &Service, caller: &Caller, failure: Failure) -> Result<(), Failure> {
         loop {
-            if self.begun.elapsed() >= LONGEST {
+            if self.begun.elapsed() >= service.waits.longest {
                 return Err(failure);
             }
             let begun = Instant::now();
             let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
             let place = caller.writes(&mut tx, self.id).await.or_fail()??;
-            let stopping = match self.ends_tasks && self.begun.elapsed() >= GRACE {
+            let stopping = match self.ends_tasks && self.begun.elapsed() >= service.waits.grace {
                 true => store::reservations::cancel_held_within(&mut tx, &place).await.or_fail()?,
                 false => 0,
             };
             // Whoever may not change what a task above works on does not hold it up either.
             let above = store::places::above(&mut tx, &caller.writable(), &place).await.or_fail()?;
             store::reservations::put_off_waiting(&mut tx, &place, &above, STAND_BACK).await.or_fail()?;
-            let is_free = !store::reservations::is_worked_on(&mut tx, &place).await.or_fail()?;
+            let is_free = !store::reservations::is_worked_on(&mut tx, &place.children_path()).await.or_fail()?;
             let not_let_go = match self.ends_tasks && !is_free {
-                true => store::reservations::not_let_go(&mut tx, &place, LET_GO).await.or_fail()?,
+                true => store::reservations::not_let_go(&mut tx, &place, service.waits.let_go).await.or_fail()?,
                 false => Vec::new(),
             };
             tx.commit().await.or_fail()?;
@@ -102,7 +95,7 @@ impl Precedence {
     /// Ends tasks as if their leases had expired. A worker that stands still may have the rows of one locked, for which this waits as long as the
     /// edit may wait.
     async fn end(&self, service: &Service, tasks: &[Held], failure: &Failure) -> Result<(), Failure> {
-        let left = LONGEST.saturating_sub(self.begun.elapsed());
+        let left = service.waits.longest.saturating_sub(self.begun.elapsed());
         let ended = held::end(service, &service.task_types, tasks);
         let ended = tokio::time::timeout(left, ended).await;
         // Others may have waited for their regions.

@@ -74,6 +74,11 @@ impl Handle<ops::segment_document> for Service {
         let made =
             Segmenting { place: &place, lexicon: &self.lexicon, model: model.identity(), earlier, members, levels };
         let (segments, deleted) = made.store(&mut tx).await?;
+        // Their vectors are sums of those of this model, of which there may be none any more.
+        if self.is_replaced(&mut tx, model.identity()).await.or_fail()? {
+            let detail = format!("another model serves by now than the one of the vectors of document {id}'s children");
+            return Err(Failure::new(Code::Conflict, detail).with("retry_after", 1).with("remedy", "try again"));
+        }
         tx.commit().await.or_fail()?;
         drop(moving);
         if leaves_events {

@@ -14,7 +14,6 @@ use crate::{
         evidence::Evidence,
         ingest_nodes::{ChildrenDone, Frontier},
         places::Place,
-        scope::Readable,
     },
     usetype::Usetype,
 };
@@ -190,7 +189,7 @@ async fn update(
         // Only the owner opens what was closed. A principal writes nothing open, so only at the top nothing closes what it moves.
         let leaves_all = target.is_none() && caller.principal().is_some();
         if leaves_all || service.settings.is_enclosed(target.map(|target| target.id().0)) {
-            caller = caller.enclose_moved(conn, &place).await.or_fail()?;
+            caller = caller.enclose_moved(conn, &place).await.or_fail()??;
         }
         store::events::moved(conn, &origin).await.or_fail()?;
     }
@@ -366,10 +365,10 @@ async fn relocate(
         store::reservations::hold_for_edit(conn, place, WriteMode::Subtree).await.or_fail()?;
     }
     // Summaries of documents above quote what leaves them.
-    raptor::forget_over(conn, slice::from_ref(from)).await.or_fail()?;
+    raptor::forget_above(conn, from).await.or_fail()?;
     outdate_sums(badges, conn, &[id]).await.or_fail()?;
-    let counts = store::ingest_nodes::count_by_path(conn, &Readable::everything(), id).await.or_fail()?;
-    if store::moves::relocate(conn, from, target).await.map_err(IntoFailure::into_failure)? {
+    let moved = store::moves::relocate(conn, from, target).await.map_err(IntoFailure::into_failure)?;
+    if moved.has_other_readers {
         let parent = |id: Option<i64>| id.map_or(Value::Null, Value::from);
         let entry = Entry::new(AuditAct::DocumentMove)
             .document(id)
@@ -380,7 +379,7 @@ async fn relocate(
     // Before the rows were locked, an edit may have queued a task at the old place, and a worker may hold it by now.
     store::reservations::hold_for_edit(conn, from, WriteMode::Subtree).await.or_fail()?;
     store::moves::relocate_tasks(conn, from, &to).await.or_fail()?;
-    store::moves::count(conn, from, &to, counts).await.or_fail()?;
+    store::moves::count(conn, from, &to, moved.counts).await.or_fail()?;
     outdate_sums(badges, conn, &[id]).await.or_fail()?;
     Ok(to)
 }

@@ -1,8 +1,8 @@
 //! Facts at two moments, held beside each other.
 use super::super::{
-    documents::{id_cursor, page_by_id},
+    documents::id_cursor,
     lists::must_exist,
-    triples::{known, shown},
+    triples::{known, page, shown},
 };
 use crate::{
     access::Caller,
@@ -41,13 +41,21 @@ impl Handle<ops::compare_facts> for Service {
         }
         let now = known(&mut tx, None).await?;
         let (from, to) = match is_known {
-            true => (query.known_from, query.known_to.map_or(now, |to| to.min(now))),
-            false => (query.valid_from, query.valid_to.unwrap_or_else(Utc::now)),
+            true => {
+                // The clock of facts stands still while nobody writes any, so that a moment after it need not be in the future.
+                let latest = now.max(Utc::now());
+                let (from, to) = (query.known_from.unwrap_or(latest), query.known_to.unwrap_or(latest));
+                if from > to.min(latest) {
+                    return Err(Failure::field("known_from", "lies after `known_to`, or in the future"));
+                }
+                (from.min(now), to.min(now))
+            }
+            false => {
+                let to = query.valid_to.unwrap_or_else(Utc::now);
+                (query.valid_from.unwrap_or(to), to)
+            }
         };
-        let (from, to) = (from.unwrap_or(to).trunc_subsecs(6), to.trunc_subsecs(6));
-        if is_known && from > to {
-            return Err(Failure::field("known_from", "lies after `known_to`, or in the future"));
-        }
+        let (from, to) = (from.trunc_subsecs(6), to.trunc_subsecs(6));
         let compared = Compared { from, to, parent_id, asserted_only: query.asserted_only };
         let scope = caller.readable();
         let (counts, changes) = match is_known {
@@ -60,10 +68,11 @@ impl Handle<ops::compare_facts> for Service {
                 valid_changes(&mut tx, &scope, &compared, now, query.kind, after, limit + 1).await.or_fail()?,
             ),
         };
-        let (changes, next_cursor) = page_by_id(changes, limit, |change: &Change| change.id.0);
-        let ids: Vec<TripleId> = changes.iter().flat_map(|change| [Some(change.id), change.by]).flatten().collect();
         // What became of them later is of other moments.
         let known_at = if is_known { to } else { now };
+        let of = |change: &Change| (change.id, change.by);
+        let (changes, next_cursor) = page(self, &mut tx, caller, (changes, limit), Some(known_at), of).await?;
+        let ids: Vec<TripleId> = changes.iter().flat_map(|change| [Some(change.id), change.by]).flatten().collect();
         let facts = shown(&mut tx, caller, &ids, Some(known_at)).await?;
         let facts: HashMap<i64, _> = facts.into_iter().map(|fact| (fact.id, fact)).collect();
         let changes = changes.into_iter().filter_map(|change| {

@@ -76,7 +76,7 @@ impl Handle<ops::lint_graph> for Service {
                     let covered = lint::coverage(&mut tx, &within, model.as_ref().map(|model| model.identity()))
                         .await
                         .or_fail()?;
-                    uncovered(&covered, asked.coverage, &self.settings.bm25_exclude_usetypes, within.limit)
+                    uncovered(&covered, asked.coverage, within.limit)
                 }
                 _ => found(&mut tx, &within, audit, &asked, valid_at, &sets).await.or_fail()?,
             };
@@ -157,19 +157,13 @@ fn shown(kind: LintKind, found: Found) -> LintFinding {
 }
 
 /// The usetypes of which too few documents can be found, and how many there are.
-fn uncovered(
-    covered: &[Covered],
-    thresholds: CoverageThresholds,
-    excluded: &[String],
-    limit: i64,
-) -> (u64, Vec<LintFinding>) {
+fn uncovered(covered: &[Covered], thresholds: CoverageThresholds, limit: i64) -> (u64, Vec<LintFinding>) {
     let CoverageThresholds { vectors, bm25, tokens, facts } = thresholds;
     let mut findings = Vec::new();
     for row in covered {
-        let is_indexed = row.has_index && !excluded.contains(&row.usetype);
         for (kind, count, least, is_due) in [
             (LintKind::Vectors, row.vectors, vectors.unwrap_or(1.0), true),
-            (LintKind::Bm25, row.bm25, bm25.unwrap_or(1.0), is_indexed),
+            (LintKind::Bm25, row.bm25, bm25.unwrap_or(1.0), row.has_index),
             (LintKind::Tokens, row.tokens, tokens.unwrap_or(0.0), true),
             (LintKind::Facts, row.facts, facts.unwrap_or(0.0), true),
         ] {

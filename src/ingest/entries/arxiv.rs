@@ -3,7 +3,7 @@ use super::{
     HTML, Made,
     pages::{fetch, parse, pdf_at, read, unusable},
 };
-use crate::{admission::Admission, core::Core, fetch::Url, store::evidence::Evidence};
+use crate::{access::Caller, admission::Admission, core::Core, fetch::Url, store::evidence::Evidence};
 use serde_json::{Map, Value, json};
 use svc_client::{Code, Failure, wire::EntrySource};
 
@@ -14,6 +14,7 @@ const HOSTS: &[&str] = &["arxiv.org", "www.arxiv.org", "export.arxiv.org"];
 pub(super) async fn made(
     core: &Core,
     admission: &Admission,
+    caller: &Caller,
     paper: &str,
     source: EntrySource,
     accepts: &[&str],
@@ -32,7 +33,7 @@ pub(super) async fn made(
         Failure::field(source.as_str(), takes)
     })?;
     let described = fetch(core, parse(&format!("{base}/abs/{id}"))?, HTML).await?;
-    let page = read(core, admission, &described).await?;
+    let page = read(core, admission, caller, &described).await?;
     let facts = facts(&id, &page.citation);
     let Some(title) = facts.get("title").and_then(Value::as_str).map(str::to_owned) else {
         return Err(unusable(&described.url, &format!("its page of {id} does not describe a paper")));

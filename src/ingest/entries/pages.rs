@@ -1,6 +1,7 @@
 //! Web pages and PDF files that the server fetches.
 use super::{Made, prepared_page};
 use crate::{
+    access::Caller,
     admission::Admission,
     core::Core,
     error::OrFail,
@@ -13,7 +14,7 @@ use crate::{
 use chrono::Utc;
 use http::{HeaderValue, header};
 use serde_json::{Map, Value, json};
-use std::{path::Path, time::Duration};
+use std::{borrow::Cow, path::Path, time::Duration};
 use svc_client::{Code, Failure};
 use svc_formats::{
     Detection, Format, PageSource, WebPage,
@@ -26,9 +27,15 @@ const READING: Duration = Duration::from_secs(30);
 const PIECE: usize = 256 << 10;
 
 /// Fetches a page and reads its main content.
-pub(super) async fn page(core: &Core, admission: &Admission, url: &str, accepts: &[&str]) -> Result<Made, Failure> {
+pub(super) async fn page(
+    core: &Core,
+    admission: &Admission,
+    caller: &Caller,
+    url: &str,
+    accepts: &[&str],
+) -> Result<Made, Failure> {
     let fetched = fetch(core, parse(url)?, accepts).await?;
-    let page = read(core, admission, &fetched).await?;
+    let page = read(core, admission, caller, &fetched).await?;
     let WebPage { extraction, title, byline, site_name, lang, published_time, .. } = page;
     let (file, recognised) = recognise(fetched.file, None).await?;
     let facts = [
@@ -77,8 +84,13 @@ pub(super) fn parse(url: &str) -> Result<Url, Failure> {
 }
 
 /// Reads a page in a process of its own.
-pub(super) async fn read(core: &Core, admission: &Admission, fetched: &Fetched) -> Result<WebPage, Failure> {
-    let _permit = admission.reader().await?;
+pub(super) async fn read(
+    core: &Core,
+    admission: &Admission,
+    caller: &Caller,
+    fetched: &Fetched,
+) -> Result<WebPage, Failure> {
+    let _permit = admission.reader(caller.principal_id()).await?;
     let mut limits = reader::limits(&core.settings);
     limits.cpu_time = limits.cpu_time.min(READING);
     limits.wall_time = limits.wall_time.min(2 * READING);
@@ -175,11 +187,31 @@ fn host(url: &Url) -> &str {
     url.host_str().unwrap_or_default()
 }
 
-/// What an address without a title is called: the last part of its path, or its host.
-pub(crate) fn name(url: &Url) -> Option<String> {
-    let last = url.path_segments().and_then(|mut parts| parts.rfind(|part| !part.is_empty()));
-    let Some(last) = last else { return Some(host(url).to_owned()) };
-    let name = percent_encoding::percent_decode_str(last).decode_utf8_lossy();
+/// The last part of the path of an address.
+fn last_part(url: &Url) -> Option<Cow<'_, str>> {
+    let last = url.path_segments()?.rfind(|part| !part.is_empty())?;
+    Some(percent_encoding::percent_decode_str(last).decode_utf8_lossy())
+}
+
+/// The name of a fetched file: the last part of the path of its address, or its host. Of a media type whose formats only a name tells,
+/// such as CSV, the name gets the ending unless it has one of these formats: it may be that of a script, or end in a number.
+pub(crate) fn file_name(url: &Url, media_type: &str) -> String {
+    const TABLES: &[&str] = &["csv", "tsv", "tab", "xls"];
+    const MARKDOWN: &[&str] = &["md", "markdown"];
+    let name = last_part(url).unwrap_or_else(|| host(url).into());
+    let (ending, alike) = match media_type {
+        "text/csv" => ("csv", TABLES),
+        "text/tab-separated-values" => ("tsv", TABLES),
+        "text/markdown" => ("md", MARKDOWN),
+        _ => return name.into_owned(),
+    };
+    let is_told = name.rsplit_once('.').is_some_and(|(_, it)| alike.iter().any(|one| it.eq_ignore_ascii_case(one)));
+    if is_told { name.into_owned() } else { format!("{name}.{ending}") }
+}
+
+/// What an address without a title is called: the last part of its path without its ending, or its host.
+fn name(url: &Url) -> Option<String> {
+    let Some(name) = last_part(url) else { return Some(host(url).to_owned()) };
     let stem = Path::new(&*name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(&name);
     let name: String = stem.chars().filter(|character| !character.is_control()).take(255).collect();
     (!name.trim().is_empty()).then_some(name)
@@ -216,6 +248,27 @@ mod tests {
             let url = fetch::parse(url).expect("an address");
             let name = name(&url).unwrap_or_else(|| host(&url).to_owned());
             assert_eq!(name, expected);
+        }
+    }
+
+    #[test]
+    fn a_fetched_file_keeps_its_ending_or_gets_that_of_its_media_type() {
+        for (url, media_type, expected) in [
+            ("https://example.org/files/Grey%20heron.csv?x=1", "text/csv", "Grey heron.csv"),
+            ("https://example.org/notes/README.md", "text/plain", "README.md"),
+            ("https://example.org/herons?as=csv", "text/csv", "herons.csv"),
+            ("https://example.org/herons", "text/tab-separated-values", "herons.tsv"),
+            ("https://example.org/herons/", "text/markdown", "herons.md"),
+            ("https://example.org/herons", "text/html", "herons"),
+            ("https://example.org", "text/html", "example.org"),
+            ("https://example.org/export.php?table=herons", "text/csv", "export.php.csv"),
+            ("https://example.org/herons/2024.11", "text/csv", "2024.11.csv"),
+            ("https://example.org/?as=csv", "text/csv", "example.org.csv"),
+            ("https://example.org/herons.TSV", "text/csv", "herons.TSV"),
+            ("https://example.org/herons.csv", "application/octet-stream", "herons.csv"),
+            ("https://example.org/page.aspx", "text/markdown", "page.aspx.md"),
+        ] {
+            assert_eq!(file_name(&fetch::parse(url).expect("an address"), media_type), expected);
         }
     }
 

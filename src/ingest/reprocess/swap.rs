@@ -3,12 +3,12 @@
 use super::{EndError, discard, outcome};
 use crate::{
     core::Core,
-    ingest::{raptor, segments::outdate_sums},
+    ingest::{raptor, segments::outdate_sums, titles},
     store::{
         self,
         ingest_nodes::Frontier,
         places::Place,
-        reprocess::{Descendant, Generation, Link, LostBinding, ShownFact},
+        reprocess::{Descendant, Generation, Link, LostBinding, LostMerge, ShownFact},
         scope::Readable,
         triples::follow::{self, Counterpart},
     },
@@ -23,7 +23,7 @@ use svc_actors::WriteMode;
 use svc_client::wire::{EventKind, Settled};
 use svc_ids::{DocumentId, RootId};
 
-/// How many lost links, how many lost facts and how many lost bindings the evidence lists.
+/// How many lost links, facts, bindings and merges the evidence lists, of each.
 const LISTED: usize = 100;
 
 /// The tree that a file has.
@@ -102,6 +102,7 @@ pub async fn swap(core: &Core, id: RootId) -> Result<(), EndError> {
             exchange(core, conn, &file, &generation, old).await?;
         }
     }
+    store::reservations::let_go_on(conn, &file).await?;
     Ok(tx.commit().await?)
 }
 
@@ -175,17 +176,21 @@ async fn exchange(
         moves.extend(relocate(conn, file, guest.id, old.parent(guest.under, &counterparts)).await?);
     }
     let moved = old.guests.iter().filter(|guest| guest.is_shown).count();
+    redirect_names(conn, file, &old, &counterparts).await?;
 
     let pairs: Vec<Counterpart> = counterparts.iter().map(|(old, new)| Counterpart { old: *old, new: *new }).collect();
+    // A delete of the other end of one of these removes its row before it takes the pen.
+    let merges = store::reprocess::redirect_merges(conn, file, &counterparts, &old.nodes).await?;
+    let bindings = store::reprocess::redirect_bindings(conn, file, &counterparts, &old.nodes).await?;
     let facts_followed = follow::redirect(conn, &pairs, &old.nodes).await?;
     let facts_followed = store::reprocess::shown_facts(conn, file, &facts_followed, &old.nodes).await?.len();
-    let bindings = store::reprocess::redirect_bindings(conn, file, &counterparts, &old.nodes).await?;
     let extractions_lost = store::reprocess::redirect_extractions(conn, file, &counterparts, &old.nodes).await?;
     store::reprocess::set_aside(conn, file, generation, &old.nodes).await?;
     // Indexes are locked after documents.
     store::reprocess::redirect_indexes(conn, file, &counterparts).await?;
     for (from, to) in &moves {
         store::indexes::manage::follow_move(conn, from, to).await?;
+        titles::follow(core, conn, to).await?;
     }
     // A file that failed before enters the indexes now, and its new tree may have another title than was indexed.
     store::indexes::manage::hold_builds(conn).await?;
@@ -205,8 +210,32 @@ async fn exchange(
     store::ingest_nodes::count(conn, id, change).await?;
     store::ingest_nodes::fold_frontiers(conn, &[id.as_root()]).await?;
     outdate_sums(&core.settings.task_badges, conn, &[id]).await?;
-    let told = Told { after, followed, lost, moved, facts_followed, facts_lost, bindings, extractions_lost };
+    let told = Told { after, followed, lost, moved, facts_followed, facts_lost, bindings, merges, extractions_lost };
     Ok(tell(conn, file, generation, told).await?)
+}
+
+/// Has search contexts and webhooks name the nodes that take the place of those that they named. The log has those that name a node without a
+/// counterpart: readers of the file may not know of them.
+async fn redirect_names(
+    conn: &mut PgConnection,
+    file: &Place,
+    old: &Old,
+    counterparts: &HashMap<DocumentId, DocumentId>,
+) -> sqlx::Result<()> {
+    let contexts = store::contexts::redirect(conn, counterparts, &old.nodes).await?;
+    let webhooks = store::reprocess::redirect_webhooks(conn, file, counterparts, &old.nodes).await?;
+    if !contexts.is_empty() || !webhooks.is_empty() {
+        let contexts_listed: Vec<i64> = contexts.iter().map(|context| context.0).take(LISTED).collect();
+        let webhooks_listed: Vec<i64> = webhooks.iter().map(|webhook| webhook.0).take(LISTED).collect();
+        tracing::warn!(
+            root.id = file.id().0,
+            contexts = ?contexts_listed,
+            webhooks = ?webhooks_listed,
+            count = contexts.len() + webhooks.len(),
+            "search contexts or webhooks name parts of a file for which its new tree has no node"
+        );
+    }
+    Ok(())
 }
 
 /// Moves a caller's document, with all under it, under the node that takes the place of its old parent. Returns from where and to where.
@@ -238,6 +267,8 @@ struct Told {
     facts_lost: Vec<ShownFact>,
     /// How many bindings follow, and those that do not.
     bindings: (i64, Vec<LostBinding>),
+    /// How many merges follow, and those that do not.
+    merges: (i64, Vec<LostMerge>),
     /// How many texts are gone of which facts were still to be extracted.
     extractions_lost: i64,
 }
@@ -292,6 +323,13 @@ async fn tell(conn: &mut PgConnection, file: &Place, generation: &Generation, to
         .map(|binding| {
             json!({"binding_id": binding.id, "ontology_id": binding.ontology_id, "shape": binding.shape, "document_id": binding.document_id, "mode": binding.mode.0, "anchor": binding.anchor})
         })
+        .collect();
+    let (merges_followed, merges_lost) = told.merges;
+    done["merges_followed"] = merges_followed.into();
+    done["merges_lost"] = merges_lost.len().into();
+    let listed = merges_lost.iter().take(LISTED);
+    done["lost_merges"] = listed
+        .map(|merge| json!({"merge_id": merge.id, "kept_id": merge.kept_id, "merged_id": merge.merged_id}))
         .collect();
     done["extractions_lost"] = told.extractions_lost.into();
     store::reprocess::record(conn, file, &done).await?;

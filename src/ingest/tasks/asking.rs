@@ -1,6 +1,6 @@
 //! What a task asks a language model. Every answer is kept before the next question, so that no attempt pays for what an earlier one got, and a
 //! process with batches leaves its questions to the next one.
-use super::{Classify, OrTaskFailure};
+use super::{AWAY_RESTS, Classify, LANGUAGE_MODEL_AWAY, LANGUAGE_MODEL_BUSY, OrTaskFailure};
 use crate::{
     ingest::Tools,
     llm::{Ask, LlmError},
@@ -21,6 +21,10 @@ use std::{
 use svc_actors::{ErrorClass, Grant, Outcome, TaskFailure};
 use svc_ids::DocumentId;
 
+/// The errors of batches that stay when the task tries again: the question is another one then.
+const KEPT: [&str; 2] = [code::TOO_LONG, code::ONLY_REASONING];
+/// The errors of one question that say nothing of the task's others.
+const OF_ONE: [&str; 3] = [code::TOO_LONG, code::ONLY_REASONING, code::REFUSED];
 /// The least pause after a batch failed as a whole.
 const BROKEN_PAUSE: Duration = Duration::from_secs(1800);
 
@@ -32,9 +36,12 @@ impl Classify for LlmError {
                 let message = format!("{message} (SVC_LLM_BASE_URL)");
                 TaskFailure::new(ErrorClass::Dependency, "no_language_model", message)
             }
-            LlmError::Away(_) => TaskFailure::away("language_model_away", message),
-            LlmError::Busy { retry_after } => {
-                TaskFailure { retry_after: Some(retry_after), ..TaskFailure::away("language_model_busy", message) }
+            LlmError::Away(_) => {
+                TaskFailure { rest: Some(AWAY_RESTS), ..TaskFailure::away(LANGUAGE_MODEL_AWAY, message) }
+            }
+            LlmError::Busy { retry_after, .. } => {
+                let after = Some(retry_after);
+                TaskFailure { retry_after: after, rest: after, ..TaskFailure::away(LANGUAGE_MODEL_BUSY, message) }
             }
             LlmError::Refused { setting, .. } => {
                 TaskFailure::permanent("language_model_refuses", message).with_detail("setting", setting)
@@ -205,40 +212,44 @@ impl<'a> Asking<'a> {
     /// What a batch said against a question; else the question is asked in the next batch.
     async fn asked_later(&mut self, conn: &mut PgConnection, hash: Vec<u8>, ask: Ask) -> Result<Turn, TaskFailure> {
         let task_id = self.grant.task_id;
-        let kept = [code::TOO_LONG, code::ONLY_REASONING];
-        let said = store::llm_batches::take_error(conn, task_id, &hash, &kept).await.classified()?;
-        let Some(Said { code: kind, message, times }) = said else {
+        let said = store::llm_batches::said(conn, task_id, &hash, &OF_ONE).await.classified()?;
+        let Some(Said { code: kind, message, times, is_own }) = said else {
             self.want(hash, ask);
             return Ok(Turn::Asked(Asked::Later));
         };
-        match kind.as_str() {
-            code::TOO_LONG => Ok(Turn::Asked(Asked::Error(LlmError::TooLong(message)))),
-            // The model is asked once more not to reason.
-            code::ONLY_REASONING if ask.thinks && times == 1 => {
-                self.want(hash, Ask { thinks: false, ..ask });
-                Ok(Turn::Asked(Asked::Later))
-            }
-            code::ONLY_REASONING => {
-                // Whoever has the task retried has the model asked again.
-                store::llm_batches::take_error(conn, task_id, &hash, &kept[..1]).await.classified()?;
-                let message = format!(
-                    "{message}: set SVC_SUMMARIZATION_DISABLE_THINKING=true, or name a model that does not reason"
-                );
-                Err(TaskFailure::permanent("only_reasoning", message)
-                    .with_detail("setting", "SVC_SUMMARIZATION_DISABLE_THINKING"))
-            }
-            code::REFUSED => Err(TaskFailure::permanent("language_model_refuses", message)),
-            kind => {
-                // A provider that takes no batch now, as for a limit of the account, may take one when another has ended.
-                let retry_after = (kind == code::BROKEN).then_some(BROKEN_PAUSE);
-                let failure = TaskFailure { retry_after, ..TaskFailure::retryable(format!("batch_{kind}"), message) };
-                let can_call = self.tools.language_model.is_chosen();
-                match can_call && store::tasks::is_last(conn, self.grant, &failure).await.classified()? {
-                    true => Ok(Turn::Call(hash, ask)),
-                    false => Err(failure),
+        if is_own {
+            match kind.as_str() {
+                code::TOO_LONG => return Ok(Turn::Asked(Asked::Error(LlmError::TooLong(message)))),
+                // The model is asked once more not to reason.
+                code::ONLY_REASONING if ask.thinks && times == 1 => {
+                    self.want(hash, Ask { thinks: false, ..ask });
+                    return Ok(Turn::Asked(Asked::Later));
                 }
+                code::ONLY_REASONING => {
+                    let message = format!(
+                        "{message}: set SVC_SUMMARIZATION_DISABLE_THINKING=true, or name a model that does not reason"
+                    );
+                    return Err(TaskFailure::permanent("only_reasoning", message)
+                        .with_detail("setting", "SVC_SUMMARIZATION_DISABLE_THINKING"));
+                }
+                code::REFUSED => return Err(TaskFailure::permanent("language_model_refuses", message)),
+                _ => {}
             }
         }
+        // A provider that takes no batch now, as for a limit of the account, may take one when another has ended.
+        let retry_after = (kind == code::BROKEN).then_some(BROKEN_PAUSE);
+        let failure = TaskFailure { retry_after, ..TaskFailure::retryable(format!("batch_{kind}"), message) };
+        let can_call = self.tools.language_model.is_chosen();
+        if can_call && store::tasks::is_last(conn, self.grant, &failure).await.classified()? {
+            // What was said stays: if the endpoint is away, whoever goes on calls it too, and waits for no further batch.
+            return Ok(Turn::Call(hash, ask));
+        }
+        if !is_own {
+            self.want(hash, ask);
+            return Ok(Turn::Asked(Asked::Later));
+        }
+        store::llm_batches::forget_said(conn, task_id, &KEPT).await.classified()?;
+        Err(failure)
     }
 
     /// Keeps a question for the next batch; equal parts are asked of once.

@@ -176,6 +176,8 @@ async fn write(
     store::vectors::set(tx.conn(), &within, &embedded.ids, &embedded.vectors, model).await.classified()?;
     if is_sum {
         store::segments::sums::set(tx.conn(), &within, &ids, model).await.classified()?;
+        // A move to another model may have said why they had no vector.
+        store::evidence::remove_all(tx.conn(), &ids, Evidence::Embed).await.classified()?;
     }
     if !is_batch {
         outdate_sums(&tools.settings.task_badges, tx.conn(), &ids).await.classified()?;

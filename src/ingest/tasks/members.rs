@@ -237,7 +237,7 @@ impl Filling {
 async fn make(tools: &Tools, tx: &mut Transaction<'_>, found: &Found, options: &Value) -> Result<(), TaskFailure> {
     let grant = tx.grant();
     let container = Place::of_claim(grant);
-    let position = store::members::next_position(tx.conn(), container.id()).await.classified()?;
+    let position = store::members::next_position(tx.conn(), container.id(), found.members.len()).await.classified()?;
     let ids = store::nodes::reserve_ids(tx.conn(), found.members.len()).await.classified()?;
     let made: Vec<(&Member, DocumentId)> = found.members.iter().zip(ids).collect();
     for (part, position) in made.chunks(ROWS).zip((position..).step_by(ROWS)) {

@@ -36,6 +36,7 @@ use crate::{
     store::{
         away::{self, Away, connection_was_lost, sql_state},
         growth::Timed,
+        queue,
     },
     telemetry, words,
 };
@@ -45,13 +46,13 @@ use async_trait::async_trait;
 pub(super) use extract::split as split_extraction;
 use futures_util::future::BoxFuture;
 use std::time::{Duration, Instant};
-use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Outcome, Permit, TaskFailure};
+use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Lane, Lanes, Outcome, Permit, TaskFailure};
 use svc_client::wire::AttemptOutcome;
 use svc_formats::FormatError;
 use svc_models::ModelError;
 use tokio::task::JoinHandle;
 use tracing::Instrument;
-use types::EMBED;
+use types::{EMBED, REEMBED};
 
 /// Runs a task of one type.
 type Run = for<'a> fn(&'a Tools, Apply<'a>) -> BoxFuture<'a, Result<Outcome, TaskFailure>>;
@@ -74,10 +75,14 @@ async fn dispatch(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailur
     match tools.types.run(tools, apply).await {
         Some(outcome) => outcome,
         // A newer worker may know this type, so this worker must not fail the task for good.
-        None => Err(TaskFailure::away(
-            "no_handler",
-            format!("this worker has no handler for `{name}`; a newer one may have"),
-        )),
+        None => {
+            let message = format!("this worker has no handler for `{name}`; a newer one may have");
+            let mut conn = tools.pool.acquire().await.classified()?;
+            // Whoever can run it takes it soon; where nobody can, thousands of its kind must not go round.
+            let is_served = queue::is_served(&mut conn, name).await.classified()?;
+            let retry_after = (!is_served).then_some(REFUSED);
+            Err(TaskFailure { retry_after, ..TaskFailure::away("no_handler", message) })
+        }
     }
 }
 
@@ -109,12 +114,13 @@ impl Drop for Running {
 impl Handler for TaskHandler {
     async fn run(&self, grant: &Grant, cancel: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure> {
         let started = Instant::now();
+        let asks_by_batches = self.tools.batching.is_some();
         let (tools, owned, claims) = (self.tools.clone(), grant.clone(), self.claims.clone());
         let work = async move { dispatch(&tools, Apply::new(&tools, &owned, &claims, permit, cancel)).await };
         let trace = trace(grant, &self.claims.claimer.worker_id);
         let mut running = Running(tokio::spawn(trace.carry(work).in_current_span()));
         let outcome = match (&mut running.0).await {
-            Ok(outcome) => outcome,
+            Ok(outcome) => outcome.map_err(|failure| in_lane(&grant.task_type, grant.lane, asks_by_batches, failure)),
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(error) => Err(error).classified(),
         };
@@ -138,9 +144,36 @@ impl Handler for TaskHandler {
     }
 }
 
-/// The time between two tries of a task that waits until somebody corrects something: the runner refuses our calls, or
-/// the schema does not fit.
+/// The time between two tries of a task that waits until somebody corrects something, such as that the runner refuses our calls or the schema does not
+/// fit.
 const REFUSED: Duration = Duration::from_secs(30);
+/// For how long a worker takes nothing in the place of a task for which it lacks the model that serves.
+const RESTS: Duration = Duration::from_secs(30);
+/// For how long it takes nothing in the place of a task for which a server is away, which may be back soon.
+const AWAY_RESTS: Duration = Duration::from_secs(5);
+/// The lanes whose tasks all need the model of the vectors that serve.
+const OF_MODELS: Lanes = Lanes::of(Lane::Model).with(Lanes::of(Lane::Llm));
+/// What tasks lack for which the endpoint of the language model is away, or has too much to do.
+const LANGUAGE_MODEL_AWAY: &str = "language_model_away";
+const LANGUAGE_MODEL_BUSY: &str = "language_model_busy";
+
+/// The failure as its lane takes it. The slots of a lane rest if all of its tasks need what is lacking: else others can use them, such as probes.
+fn in_lane(task_type: &str, lane: Lane, asks_by_batches: bool, failure: TaskFailure) -> TaskFailure {
+    let need_it = match failure.code.as_str() {
+        // What the model to which vectors are moved lacks keeps nobody from working with the one that serves.
+        _ if task_type == REEMBED.name => Lanes::NONE,
+        // Of a provider's batches there are answers to be taken, for which nobody calls the endpoint.
+        LANGUAGE_MODEL_AWAY | LANGUAGE_MODEL_BUSY if asks_by_batches => Lanes::NONE,
+        LANGUAGE_MODEL_AWAY | LANGUAGE_MODEL_BUSY => Lanes::of(Lane::Llm),
+        _ => OF_MODELS,
+    };
+    match failure.rest {
+        Some(_) if !need_it.contains(lane) => {
+            TaskFailure { retry_after: failure.retry_after.or(failure.rest), rest: None, ..failure }
+        }
+        _ => failure,
+    }
+}
 
 /// The reader is of another build, or we have a defect.
 fn another_answer() -> TaskFailure {
@@ -222,8 +255,8 @@ impl Classify for ModelError {
         match &self {
             ModelError::TextTooLong { .. } => TaskFailure::permanent("text_too_long", self.to_string()),
             ModelError::DeviceLost { retry_after, .. } => {
-                let retry_after = Some(*retry_after);
-                TaskFailure { retry_after, ..TaskFailure::away("model_lost", self.to_string()) }
+                let after = Some(*retry_after);
+                TaskFailure { retry_after: after, rest: after, ..TaskFailure::away("model_lost", self.to_string()) }
             }
             _ => TaskFailure::retryable("model", self.to_string()),
         }
@@ -238,16 +271,17 @@ impl Classify for EmbedError {
             EmbedError::TextRefused(_) => TaskFailure::permanent("runner", message),
             EmbedError::Broken(_) => TaskFailure::retryable("runner", message),
             EmbedError::Away { retry_after, .. } => {
-                let failure = TaskFailure::away("runner_away", message);
-                TaskFailure { retry_after, ..failure }
+                let rest = Some(retry_after.unwrap_or(AWAY_RESTS));
+                TaskFailure { retry_after, rest, ..TaskFailure::away("runner_away", message) }
             }
-            // Another worker has the model.
-            EmbedError::Replaced { .. } => {
-                TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away("model_replaced", message) }
+            // Another worker has the model, and takes the task soon if this one takes no other in its place.
+            EmbedError::NotServing { .. } => {
+                TaskFailure { rest: Some(RESTS), ..TaskFailure::away("model_not_serving", message) }
             }
             // Somebody has to correct it; after that, the work must still be done.
             EmbedError::Refused(_) => {
-                TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away("runner_refuses", message) }
+                let failure = TaskFailure::away("runner_refuses", message);
+                TaskFailure { retry_after: Some(REFUSED), rest: Some(RESTS), ..failure }
             }
         }
     }
@@ -258,12 +292,16 @@ impl Classify for bm25::Error {
         match self {
             bm25::Error::Database(error) => error.classify(),
             // However often the indexes change, no text fails.
-            error @ bm25::Error::OtherIndexes => {
+            error @ (bm25::Error::OtherIndexes | bm25::Error::StaleTerms(_)) => {
                 TaskFailure { counts: false, ..TaskFailure::retryable("indexes_changed", error.to_string()) }
+            }
+            // It may take longer than all attempts together to empty a large index.
+            error @ bm25::Error::Emptied(_) => {
+                TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away("index_emptied", error.to_string()) }
             }
             // Somebody has to have the index built anew; after that, the work must still be done.
             error @ bm25::Error::Full(_) => {
-                TaskFailure { counts: false, ..TaskFailure::retryable("index_full", error.to_string()) }
+                TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away("index_full", error.to_string()) }
             }
             error => TaskFailure::retryable("index", error.to_string()),
         }
@@ -303,7 +341,8 @@ impl<T, E: Classify> OrTaskFailure<T> for Result<T, E> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{types::EXTRACT_FACTS, *};
+    use crate::llm::LlmError;
 
     #[test]
     fn what_is_away_spends_no_attempt_and_what_failed_does() {
@@ -312,6 +351,7 @@ mod tests {
         assert_eq!(away(sqlx::Error::PoolTimedOut.classify()), (false, retryable));
         assert_eq!(away(EmbedError::Away { reason: String::new(), retry_after: None }.classify()), (false, retryable));
         assert_eq!(away(EmbedError::Refused(String::new()).classify()), (false, retryable));
+        assert_eq!(away(EmbedError::NotServing { serving: String::new() }.classify()), (false, retryable));
         let io = |kind: std::io::ErrorKind| sqlx::Error::Io(kind.into()).classify();
         for kind in
             [std::io::ErrorKind::ConnectionRefused, std::io::ErrorKind::NotFound, std::io::ErrorKind::StorageFull]
@@ -321,10 +361,66 @@ mod tests {
         assert_eq!(away(std::io::Error::from(std::io::ErrorKind::StorageFull).classify()), (false, retryable));
         let lost = ModelError::DeviceLost { message: String::new(), retry_after: Duration::ZERO };
         assert_eq!(away(lost.classify()), (false, retryable));
+        assert_eq!(away(bm25::Error::Emptied(svc_ids::IndexId(1)).classify()), (false, retryable));
         // The task itself may have caused it.
         assert_eq!(away(io(std::io::ErrorKind::UnexpectedEof)), (true, retryable));
         assert_eq!(away(sqlx::Error::WorkerCrashed.classify()), (true, retryable));
         assert_eq!(away(EmbedError::Broken(String::new()).classify()), (true, retryable));
         assert_eq!(away(EmbedError::TextRefused(String::new()).classify()), (true, ErrorClass::Permanent));
+    }
+
+    #[test]
+    fn slots_rest_only_in_lanes_whose_tasks_all_need_the_model() {
+        let times = |lane, failure: TaskFailure| {
+            let failure = in_lane(EMBED.name, lane, false, failure);
+            (failure.retry_after, failure.rest, failure.counts)
+        };
+        let (asked, away) =
+            (Some(Duration::from_secs(7)), |retry_after| EmbedError::Away { reason: String::new(), retry_after });
+        for lane in Lane::ALL {
+            let expected = |retry_after: Option<Duration>, rest| match lane {
+                Lane::Model | Lane::Llm => (retry_after, Some(rest), false),
+                Lane::Cpu | Lane::Io => (retry_after.or(Some(rest)), None, false),
+            };
+            let not_serving = EmbedError::NotServing { serving: String::new() };
+            assert_eq!(times(lane, not_serving.classify()), expected(None, RESTS), "{lane}");
+            assert_eq!(times(lane, away(None).classify()), expected(None, AWAY_RESTS), "{lane}");
+            assert_eq!(times(lane, away(asked).classify()), expected(asked, Duration::from_secs(7)), "{lane}");
+            let refuses = EmbedError::Refused(String::new());
+            assert_eq!(times(lane, refuses.classify()), expected(Some(REFUSED), RESTS), "{lane}");
+            let broken = EmbedError::Broken(String::new());
+            assert_eq!(times(lane, broken.classify()), (None, None, true), "{lane}");
+        }
+    }
+
+    #[test]
+    fn slots_rest_for_a_language_model_where_no_task_goes_on_without_it() {
+        let busy = LlmError::Busy { retry_after: Duration::from_secs(7), reason: String::new() };
+        for (failure, retry_after, rest) in [
+            (busy.classify(), Some(Duration::from_secs(7)), Duration::from_secs(7)),
+            (LlmError::Away(String::new()).classify(), None, AWAY_RESTS),
+        ] {
+            let times = |lane, asks_by_batches| {
+                let failure = in_lane(EXTRACT_FACTS.name, lane, asks_by_batches, failure.clone());
+                (failure.retry_after, failure.rest)
+            };
+            assert_eq!(times(Lane::Llm, false), (retry_after, Some(rest)), "{failure}");
+            let others = (Some(rest), None);
+            assert_eq!(times(Lane::Llm, true), others, "answers of batches are taken: {failure}");
+            assert_eq!(times(Lane::Model, false), others, "texts are embedded: {failure}");
+        }
+    }
+
+    #[test]
+    fn slots_do_not_rest_for_the_model_to_which_vectors_are_moved() {
+        let asked = Some(Duration::from_secs(7));
+        for (failure, retry_after) in [
+            (EmbedError::Away { reason: String::new(), retry_after: asked }, asked),
+            (EmbedError::Away { reason: String::new(), retry_after: None }, Some(AWAY_RESTS)),
+            (EmbedError::Refused(String::new()), Some(REFUSED)),
+        ] {
+            let failure = in_lane(REEMBED.name, Lane::Model, false, failure.classify());
+            assert_eq!((failure.retry_after, failure.rest), (retry_after, None), "{failure}");
+        }
     }
 }

@@ -45,7 +45,8 @@ const POINTS: f64 = 72.0;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
-    let engine = tools.ocr.clone().ok_or_else(|| TaskFailure::away("no_ocr_engine", NO_ENGINE))?;
+    let lacks = || TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away("no_ocr_engine", NO_ENGINE) };
+    let engine = tools.ocr.clone().ok_or_else(lacks)?;
     let (format, mut extraction, usage) = extract::read(tools, id, &apply.meter).await?;
     let known = known(tools, id).await?;
     let pictures = Pictures::of(format, &mut extraction);

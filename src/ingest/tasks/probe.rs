@@ -21,7 +21,7 @@ use std::{fs::File, io, sync::Arc};
 use svc_actors::{Outcome, TaskFailure};
 use svc_client::wire::{PlanOutcome, PlanRow};
 use svc_formats::{
-    Archive, Detection, Format, FormatError, Pattern, Patterns,
+    Archive, Detection, Format, FormatError, Limits, Pattern, Patterns,
     isolated::{Answer, Request, Step},
 };
 use svc_ids::{DocumentId, TaskId};
@@ -106,27 +106,28 @@ async fn measure(tools: &Tools, id: DocumentId) -> Result<Measured, TaskFailure>
         return Ok(Measured { format, patterns, archive: None, refusal: None });
     }
     let file = stored_file(tools, id).await?;
-    measure_file(tools, &tools.types, format, || file.open().classified()).await
+    measure_file(tools, &tools.types, &limits(&tools.settings), format, || file.open().classified()).await
 }
 
 /// Measures a file that nobody has opened with a password. `arrived_as` is what it was recognised as with its name, and
-/// `open` opens it to be read once.
+/// `open` opens it to be read once, within `limits`.
 pub async fn measure_file(
     core: &Core,
     types: &TaskTypes,
+    limits: &Limits,
     arrived_as: Option<Format>,
     open: impl Fn() -> Result<File, TaskFailure> + Send,
 ) -> Result<Measured, TaskFailure> {
     // The bytes alone do not tell a table from other text, and all that a probe measures of one is that it is one.
     if let Some(format) = arrived_as.filter(|format| format.is_delimited()) {
-        let patterns = svc_formats::probe(format, io::empty(), &limits(&core.settings)).classified()?;
+        let patterns = svc_formats::probe(format, io::empty(), limits).classified()?;
         return Ok(Measured { format, patterns, archive: None, refusal: None });
     }
-    let (detection, patterns, archive) = probed(core, open()?, Step::Probe).await?;
+    let (detection, patterns, archive) = probed(core, limits, open()?, Step::Probe).await?;
     let (format, patterns, archive) = match (detection.format, arrived_as) {
         // The bytes alone do not tell a piece of a page in Markdown from a page.
         (Some(Format::Html), Some(Format::Text)) => {
-            let (_, patterns, archive) = probed(core, open()?, Step::ProbeAs(Format::Text)).await?;
+            let (_, patterns, archive) = probed(core, limits, open()?, Step::ProbeAs(Format::Text)).await?;
             (Format::Text, patterns, archive)
         }
         (format, _) => (format.ok_or(FormatError::UnknownFormat).classified()?, patterns, archive),
@@ -134,7 +135,7 @@ pub async fn measure_file(
     let patterns = patterns.classified()?;
     let closed = patterns.holds(Pattern::IsEncrypted) || matches!(format, Format::Ole2 | Format::Doc | Format::Ppt);
     let refusal = match closed && rules::due(types, format, &patterns, &Value::Null).next().is_none() {
-        true => refusal(core, format, open()?).await?,
+        true => refusal(core, limits, format, open()?).await?,
         false => None,
     };
     Ok(Measured { format, patterns, archive, refusal })
@@ -143,10 +144,11 @@ pub async fn measure_file(
 /// What a reader measures of a file.
 async fn probed(
     core: &Core,
+    limits: &Limits,
     file: File,
     step: Step,
 ) -> Result<(Detection, Result<Patterns, FormatError>, Option<Archive>), TaskFailure> {
-    match core.reader.read(file, &Request::new(step, limits(&core.settings))).await.classified()?.0 {
+    match core.reader.read(file, &Request::new(step, limits.clone())).await.classified()?.0 {
         Answer::Probed { detection, patterns, archive, .. } => Ok((detection, patterns, archive)),
         _ => Err(another_answer()),
     }
@@ -171,8 +173,8 @@ async fn options(tools: &Tools, id: DocumentId) -> Result<Value, TaskFailure> {
 }
 
 /// Why a closed file is not read; `None` if it is read after all.
-async fn refusal(core: &Core, format: Format, file: File) -> Result<Option<FormatError>, TaskFailure> {
-    let request = Request::new(Step::Extract(format), limits(&core.settings));
+async fn refusal(core: &Core, limits: &Limits, format: Format, file: File) -> Result<Option<FormatError>, TaskFailure> {
+    let request = Request::new(Step::Extract(format), limits.clone());
     match core.reader.read(file, &request).await {
         Ok(_) => Ok(None),
         // A reader that could not work says nothing about the file.

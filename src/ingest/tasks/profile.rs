@@ -7,7 +7,7 @@ use super::{
     structure::model,
 };
 use crate::{
-    embedding::EmbedError,
+    embedding::{EmbedError, Model},
     ingest::{Tools, options::Profile, profile, tree},
     reader::limits,
     store::{self, evidence::Evidence, ingest_nodes::Frontier, nodes::NewNode, places::Place},
@@ -26,11 +26,14 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let sheet = sheets::sheet_index(grant)?;
     let Profile { sketch_columns, .. } = serde_json::from_value(grant.params["profile"].clone()).unwrap_or_default();
     let request = Request::new(Step::ProfileSheet { sheet, sketch_columns }, limits(&tools.settings));
+    let file = sheets::file_of(tools, grant).await?;
     let workbook = {
         let mut conn = tools.pool.acquire().await.classified()?;
-        let rows = store::nodes::texts(&mut conn, &[sheets::file_of(grant)]).await.classified()?;
+        let rows = store::nodes::texts(&mut conn, &[file]).await.classified()?;
         rows.into_iter().next().map(|row| row.title).unwrap_or_default()
     };
+    // A worker that lacks the model must not read the whole sheet first.
+    let model = model(tools).await?;
     let input = sheets::workbook_of_sheet(tools, grant).await?;
     let Answer::SheetProfile(profile) = tools.reader.read(input, &request).await.classified()?.0 else {
         return Err(another_answer());
@@ -39,7 +42,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let text = match profile.used_range {
         // There is nothing to find, and the evidence says so.
         None => None,
-        Some(_) => Some(fitting_text(tools, &workbook, profile.clone()).await?),
+        Some(_) => Some(fitting_text(tools, model, &workbook, profile.clone()).await?),
     };
     let detail = detail(&profile);
 
@@ -61,8 +64,12 @@ fn cells(profile: &SheetProfile) -> Value {
 }
 
 /// The profile's text and its tokens: as much of it as fits one chunk and the model's window.
-async fn fitting_text(tools: &Tools, workbook: &str, profile: SheetProfile) -> Result<(String, i64), TaskFailure> {
-    let model = model(tools).await?;
+async fn fitting_text(
+    tools: &Tools,
+    model: Model,
+    workbook: &str,
+    profile: SheetProfile,
+) -> Result<(String, i64), TaskFailure> {
     let (workbook, most) = (workbook.to_owned(), tools.settings.chunk_max_chars);
     let fitted = tokio::task::spawn_blocking(move || {
         let mut room = most;

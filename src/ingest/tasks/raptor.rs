@@ -24,15 +24,20 @@ use crate::{
     usetype::Usetype,
 };
 use pgvector::HalfVector;
+use rand::RngExt;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 use svc_actors::{CancelToken, Meter, Outcome, TaskFailure};
 use svc_client::wire::{EventKind, RAPTOR_BYTES, RAPTOR_LEAVES, RaptorLevel, RaptorRequest, RaptorTree, Settled};
 use svc_ids::DocumentId;
+use tokio::sync::SemaphorePermit;
 use writer::Writer;
 
 /// The texts that the model embeds between two looks at whether the task was stopped.
 const TEXTS: usize = 64;
+/// How long a tree waits before it asks for its turn again: the more of them wait the longer, so that their asking keeps nobody from embedding.
+const LATER: Duration = Duration::from_secs(15);
+const LATER_FOR_EACH: Duration = Duration::from_millis(50);
 /// What the progress of a level counts.
 const SUMMARIES: &str = "summaries";
 
@@ -41,6 +46,11 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let request: RaptorRequest = serde_json::from_value(grant.params.clone()).classified()?;
     let model = model(tools).await?;
     let place = Place::of_claim(grant);
+    let mut writer = Writer::new(tools, grant, &model, &request).await?;
+    let _turn = match writer.is_some() {
+        true => turn(tools, &grant.task_type).await?,
+        false => None,
+    };
     let leaves = read(tools, &place, &model).await?;
     if leaves.len() < 2 {
         let reason = "fewer than two leaves with a vector are under the document".to_owned();
@@ -49,7 +59,6 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let ids: Vec<DocumentId> = leaves.iter().map(|leaf| leaf.id).collect();
     let hashes: Vec<String> = leaves.iter().map(|leaf| leaf.content_hash.clone()).collect();
     let titles: Vec<String> = leaves.iter().map(|leaf| leaf.title.clone()).collect();
-    let mut writer = Writer::new(tools, grant, &model, &request).await?;
     let mut made = Made::new(tools, model, request, &apply).await?;
     made.climb(leaves, writer.as_mut()).await?;
     let postings = made.postings(&place).await?;
@@ -78,6 +87,24 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     detail.insert("summaries".to_owned(), tree.summaries.into());
     detail.insert("levels".to_owned(), tree.levels.len().into());
     tx.complete(detail).await
+}
+
+/// The turn of a tree that a language model writes. It waits for answers most of the time, on a permit that others need to embed.
+async fn turn<'a>(tools: &'a Tools, task_type: &str) -> Result<Option<SemaphorePermit<'a>>, TaskFailure> {
+    let Some(writing) = &tools.writing else { return Ok(None) };
+    if let Ok(turn) = writing.try_acquire() {
+        return Ok(Some(turn));
+    }
+    let mut conn = tools.pool.acquire().await.classified()?;
+    let trees = store::model_moves::unfinished(&mut conn, task_type).await.classified()?;
+    let message = "this worker has as many other trees of summaries written as it may at once";
+    Err(TaskFailure { retry_after: Some(later(trees)), ..TaskFailure::away("others_are_written", message) })
+}
+
+/// How long one of so many trees waits, jittered so that they do not return together.
+fn later(trees: i64) -> Duration {
+    let of_all = LATER_FOR_EACH.saturating_mul(u32::try_from(trees).unwrap_or(u32::MAX));
+    LATER.max(of_all).mul_f64(rand::rng().random_range(0.5..1.5))
 }
 
 /// The leaves in the order in which they are read.
@@ -235,17 +262,14 @@ impl<'a> Made<'a> {
         Ok(next)
     }
 
-    /// The postings of the summaries, unless the settings keep summaries out of the indexes.
+    /// The postings of the summaries, for the indexes that summaries are not kept out of.
     async fn postings(&self, place: &Place) -> Result<Postings, TaskFailure> {
-        let usetype = Usetype::Summary.as_str();
-        let is_excluded = self.tools.settings.bm25_exclude_usetypes.iter().any(|excluded| excluded == usetype);
         let text = |placed: &Placed| {
             let new = &placed.new;
-            bm25::Text::new(placed.id, usetype, &new.title, &new.summary.text, &[])
+            bm25::Text::new(placed.id, Usetype::Summary.as_str(), &new.title, &new.summary.text, &[])
         };
-        let summaries = if is_excluded { &[] } else { self.summaries.as_slice() };
-        let texts = || summaries.chunks(ROWS / 4).map(|part| part.iter().map(text).collect()).collect();
-        Postings::of_new(self.tools, place.id(), texts).await.classified()
+        let texts = || self.summaries.chunks(ROWS / 4).map(|part| part.iter().map(text).collect()).collect();
+        Postings::of_new(self.tools, place.id(), Usetype::Summary, texts).await.classified()
     }
 
     /// Stores the tree under its document.
@@ -343,4 +367,18 @@ fn tokens(model: &Model, text: &str) -> usize {
 
 fn unit(vector: &HalfVector) -> Vec<f32> {
     vectors::unit(vector)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_trees_wait_the_longer_each_of_them_does() {
+        for (trees, seconds) in [(1, 15.0), (100, 15.0), (1_000, 50.0), (10_000, 500.0)] {
+            let waited = later(trees).as_secs_f64();
+            assert!((seconds * 0.5..=seconds * 1.5).contains(&waited), "{trees} trees: {waited}");
+        }
+        assert_ne!(later(1), later(1));
+    }
 }

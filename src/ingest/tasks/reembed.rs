@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     embedding::Model,
-    ingest::Tools,
+    ingest::{Tools, sums},
     search::{self, maxsim, titles},
     store::{
         self,
@@ -36,12 +36,11 @@ pub const MODEL: &str = "model";
 pub const TOKENS: &str = "tokens";
 /// After this time a worker with that model may have come.
 const ANOTHER: Duration = Duration::from_secs(10);
-/// A text that every model has a vector of.
-const PROBE: &str = "Water flows down the hill.";
 /// Why nothing is made.
 const OVER: &str = "the move to this model is over, or was called off";
 /// Why there is no sum.
-const NOTHING_UNDER_IT: &str = "embed it: POST /documents/{id}/embed; until then only its words are searchable";
+const NOTHING_UNDER_IT: &str =
+    "embed what is under it: POST /documents/{id}/embed of each; until then only its words are searchable";
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -54,7 +53,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let above: BTreeSet<DocumentId> = kinds.iter().flat_map(|kind| kind.path.iter().copied().map(DocumentId)).collect();
     let own = kinds.iter().filter(|kind| kind.is_sum).map(|kind| kind.id);
     let sums: Vec<DocumentId> = above.into_iter().chain(own).collect();
-    let sums = model_moves::sums_of(&mut conn, &sums).await.classified()?;
+    let sums = model_moves::containers(&mut conn, &sums).await.classified()?;
     let texts: Vec<DocumentId> =
         kinds.iter().filter(|kind| !kind.is_sum && kind.summary.is_none()).map(|kind| kind.id).collect();
     let rows = store::nodes::texts(&mut conn, &texts).await.classified()?;
@@ -64,10 +63,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
     let stale = store::nodes::texts(&mut conn, &stale).await.classified()?;
     drop(conn);
-    let rows = probed(rows);
     let mut embedded = windows::embed_counted(&model, &rows, tools.settings.title_paths, &apply.meter).await?;
     let summaries = kinds.iter().filter_map(|kind| Some(summary::row(kind.id, kind.summary.as_deref()?)));
-    let mut summaries = windows::embed(&model, &probed(summaries.collect())).await?;
+    let mut summaries = windows::embed(&model, &summaries.collect::<Vec<_>>()).await?;
     let tokens = maxsim::made(&tools.settings, &model, &stale.iter().collect::<Vec<_>>()).await.classified()?;
 
     let mut tx = apply.begin().await?;
@@ -75,10 +73,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         return tx.skip(OVER.to_owned(), Map::new()).await;
     };
     let told: Vec<DocumentId> = kinds.iter().filter(|kind| kind.summary.is_some()).map(|kind| kind.id).collect();
-    let tops: Vec<DocumentId> = sums.iter().map(|sum| sum.id).chain(told.iter().copied()).collect();
+    let tops: Vec<DocumentId> = sums.iter().chain(&told).copied().collect();
     let of_tokens = stale.iter().map(|row| row.id);
     let locked: Vec<DocumentId> = texts.iter().chain(&tops).copied().chain(of_tokens).collect();
     store::locks::documents(tx.conn(), &locked).await.classified()?;
+    // Those that settled meanwhile are of what had vectors then, and no pass looks at them again.
+    let sums = model_moves::sums_of(tx.conn(), &sums).await.classified()?;
     let lacked = model_moves::kinds(tx.conn(), &tops, &to).await.classified()?.len();
     embedded.keep(&unchanged(&mut tx, &rows).await?);
     write(&mut tx, &embedded, &to).await?;
@@ -97,15 +97,6 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     // The task stands at one document, whose readers need not know how many others there are.
     let detail = Map::from_iter([("model".to_owned(), Value::from(to))]);
     tx.complete(detail).await
-}
-
-/// Texts with one that every model has a vector of. If none of the others has one, it tells whether they are at fault or the model is broken; no
-/// document has its id, so nothing is stored of it.
-fn probed(mut rows: Vec<TextRow>) -> Vec<TextRow> {
-    if !rows.is_empty() {
-        rows.push(summary::row(DocumentId(0), PROBE));
-    }
-    rows
 }
 
 /// The model of this name among those of this process.
@@ -164,7 +155,10 @@ async fn climb(tx: &mut Transaction<'_>, sums: &[Kind], to: &str, serves: bool) 
         let (ripe, unripe): (Vec<&Kind>, Vec<&Kind>) = level.iter().copied().partition(|sum| ready.contains(&sum.id));
         let of = |segments: bool| ripe.iter().filter(|sum| sum.is_segment == segments).map(|sum| sum.id).collect();
         let (segments, containers): (Vec<DocumentId>, Vec<DocumentId>) = (of(true), of(false));
-        model_moves::add_sums(tx.conn(), &containers, to).await.classified()?;
+        let made = model_moves::add_sums(tx.conn(), &containers, to).await.classified()?;
+        if serves {
+            sums::tell_of(tx.conn(), &containers, &made).await.classified()?;
+        }
         model_moves::add_segments(tx.conn(), &segments, to).await.classified()?;
         let unripe: Vec<DocumentId> = unripe.iter().map(|sum| sum.id).collect();
         model_moves::take_back(tx.conn(), &unripe, to).await.classified()?;

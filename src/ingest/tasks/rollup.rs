@@ -13,7 +13,7 @@ use crate::{
         postings::AsRead,
         queueing::{Queueing, Work},
         segments::outdate_sums,
-        settle,
+        settle, sums,
     },
     store::{
         self,
@@ -39,8 +39,6 @@ pub const CONTAINERS: usize = 500;
 const TEXTS: usize = 64;
 /// The most bytes of a text for each token of the window, because a tokenizer may take a long word for one token. What has more is not read.
 const TOKEN_BYTES: usize = 64;
-/// How the evidence describes the vector of a container.
-pub(super) const EMBEDDING: &str = "weighted sum of the children's vectors";
 
 /// The containers that a task's parameters name.
 pub fn containers_of(params: &Value) -> Vec<DocumentId> {
@@ -241,15 +239,7 @@ impl RolledUp {
         for container in containers {
             let id = container.place.id();
             let mut rollup = json!({"failed_children": container.failed_children});
-            match vectors.get(&id) {
-                None => rollup["without_vector"] = "nothing under this node has a vector".into(),
-                Some(vectors) => {
-                    rollup["embedding"] = EMBEDDING.into();
-                    if *vectors < container.children {
-                        rollup["children_without_vector"] = (container.children - vectors).into();
-                    }
-                }
-            }
+            sums::tell(&mut rollup, vectors.get(&id).copied(), container.children);
             let effective = match texts.get(&id) {
                 Some(text) => {
                     self.done.push(id);

@@ -143,13 +143,15 @@ pub(super) fn sheet_index(grant: &Grant) -> Result<u32, TaskFailure> {
     index.ok_or_else(|| TaskFailure::permanent("stored_value", "the task does not say which sheet it is about"))
 }
 
-/// The node above a sheet's: its workbook's file, which may itself be a member of another.
-pub(super) fn file_of(grant: &Grant) -> DocumentId {
-    grant.region.path.iter().rev().nth(1).map_or(grant.root_id.document(), |id| DocumentId(*id))
+/// The file of the workbook that a sheet's task belongs to, which may itself be a member of another. Segments may lie between the two.
+pub(super) async fn file_of(tools: &Tools, grant: &Grant) -> Result<DocumentId, TaskFailure> {
+    let mut conn = tools.pool.acquire().await.classified()?;
+    let file = store::sheets::workbook_of(&mut conn, grant.document_id).await.classified()?;
+    Ok(file.unwrap_or(grant.root_id.document()))
 }
 
 /// The workbook that a sheet's task belongs to.
 pub(super) async fn workbook_of_sheet(tools: &Tools, grant: &Grant) -> Result<Input, TaskFailure> {
-    let file = stored_file(tools, file_of(grant)).await?;
+    let file = stored_file(tools, file_of(tools, grant).await?).await?;
     tools.spool.workbook(&file, &tools.reader, &limits(&tools.settings)).await.classified()
 }

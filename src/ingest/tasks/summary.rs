@@ -8,13 +8,12 @@ mod groups;
 use super::{
     Apply, Classify, OrTaskFailure,
     asking::{Asked, Asking, hash},
-    rollup::EMBEDDING,
     structure::model,
     windows::{self, Embedded},
 };
 use crate::{
     embedding::Model,
-    ingest::{Tools, segments::outdate_sums},
+    ingest::{Tools, segments::outdate_sums, sums::EMBEDDING},
     llm::{Ask, LlmError, mark},
     store::{
         self,

@@ -8,6 +8,7 @@ use crate::{
         postings::{AsRead, Postings},
         queueing::{Queueing, Work},
         segments::outdate_sums,
+        sums,
     },
     search::titles,
     store::{self, evidence::Evidence, nodes::TextRow, places::Place, titles::Below},
@@ -85,15 +86,10 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         store::evidence::count(tx.conn(), file, Evidence::WithoutVector, reason, 1).await.classified()?;
     }
     outdate_sums(&tools.settings.task_badges, tx.conn(), &done).await.classified()?;
-    // The deepest come first, because the sums of the others are made of theirs.
-    for documents in ended.values().rev() {
-        let containers = store::titles::sums(tx.conn(), documents).await.classified()?;
-        store::rollups::set_vectors(tx.conn(), &containers, model.identity()).await.classified()?;
-        if containers.contains(&grant.root_id.document()) {
-            let file = [grant.root_id.document()];
-            outdate_sums(&tools.settings.task_badges, tx.conn(), &file).await.classified()?;
-        }
-    }
+    let levels: Vec<Vec<DocumentId>> = ended.into_values().rev().collect();
+    sums::make_anew(&tools.settings.task_badges, tx.conn(), &levels, grant.root_id, model.identity())
+        .await
+        .classified()?;
     let begins_anew = store::titles::waits(tx.conn(), &place, EMBED_TITLES.name, &[json!({})]).await.classified()?;
     if let (Some(_), Some(last), false) = (&next, below.last(), begins_anew) {
         let work = Work::of(&EMBED_TITLES).params(json!({AFTER: last.way}));

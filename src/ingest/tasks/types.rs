@@ -9,10 +9,13 @@ use crate::{
         extension::{TaskDeclaration, TaskHandler},
         options::{self, OptionGroup},
     },
-    store::{extraction, images, ingest_nodes::Rollup, members, raptor::RULE},
+    store::{extraction, images, ingest_nodes::Rollup, members, model_moves, raptor::RULE},
 };
 use serde_json::{Map, Value};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::Failure;
 use svc_ids::DocumentId;
@@ -36,7 +39,7 @@ enum Runner {
     Here(Run),
     /// It runs where an OCR engine is configured; elsewhere a due task is deferred.
     WithOcr(Run),
-    /// It runs where there is a coming model; other workers leave it to those.
+    /// It runs where there is a model to which vectors may be moved; other workers leave it to those.
     WithComing(Run),
     Registered(Arc<dyn TaskHandler>),
 }
@@ -188,7 +191,7 @@ pub static EMBED_TITLES: TaskType = TaskType {
 };
 /// It makes vectors of the coming model for some documents, beside those that serve. It reserves only the one at which it stands.
 pub static REEMBED: TaskType = TaskType {
-    name: "reembed",
+    name: model_moves::TASK,
     lane: Lane::Model,
     write_mode: WriteMode::Itself,
     options: &[],
@@ -286,8 +289,8 @@ pub struct TaskTypes {
     registered: Vec<Arc<TaskType>>,
     /// Whether this process has an OCR engine.
     has_ocr: bool,
-    /// Whether this process has a coming model.
-    has_coming: bool,
+    /// Whether this process has a model to which vectors may be moved, which a runner may tell later.
+    has_coming: Arc<AtomicBool>,
     groups: Vec<&'static OptionGroup>,
 }
 
@@ -351,15 +354,15 @@ impl TaskTypes {
     }
 
     /// Says whether this process has a model to which vectors may be moved.
-    pub(crate) fn set_coming(&mut self, has_coming: bool) {
-        self.has_coming = has_coming;
+    pub(crate) fn set_coming(&self, has_coming: bool) {
+        self.has_coming.store(has_coming, Ordering::Relaxed);
     }
 
     /// Whether a due task of this type is queued; without a handler it is deferred.
     pub(crate) fn has_handler(&self, declared: &TaskType) -> bool {
         match self.current(declared).run {
             Runner::WithOcr(_) => self.has_ocr,
-            Runner::WithComing(_) => self.has_coming,
+            Runner::WithComing(_) => self.has_coming.load(Ordering::Relaxed),
             Runner::Here(_) | Runner::Registered(_) => true,
         }
     }
@@ -383,6 +386,11 @@ impl TaskTypes {
     pub(crate) fn complete(&self, mut options: Value) -> Value {
         options::complete(&mut options, &self.groups);
         options
+    }
+
+    /// The names of all types, also of those that have no handler here.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        TABLE.iter().map(|known| known.name).chain(self.registered.iter().map(|known| known.name))
     }
 
     fn with_handler(&self) -> impl Iterator<Item = &TaskType> {
@@ -444,9 +452,9 @@ impl TaskTypes {
         tools: &crate::ingest::Tools,
         apply: Apply<'_>,
     ) -> Option<Result<svc_actors::Outcome, svc_actors::TaskFailure>> {
-        match &self.get(&apply.grant.task_type)?.run {
-            Runner::WithOcr(_) if !self.has_ocr => None,
-            Runner::WithComing(_) if !self.has_coming => None,
+        let known = self.get(&apply.grant.task_type)?;
+        match &known.run {
+            Runner::WithOcr(_) | Runner::WithComing(_) if !self.has_handler(known) => None,
             Runner::Here(run) | Runner::WithOcr(run) | Runner::WithComing(run) => Some(run(tools, apply).await),
             Runner::Registered(handler) => Some(registered::run(handler.as_ref(), tools, apply).await),
         }
@@ -456,7 +464,10 @@ impl TaskTypes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{ingest_nodes::UNCOUNTED, llm_batches::SEARCHED};
+    use crate::store::{
+        ingest_nodes::{UNCOUNTED, is_counted},
+        llm_batches::{SEARCHED, SEARCHED_ANEW},
+    };
     use serde_json::json;
     use std::collections::BTreeSet;
 
@@ -478,6 +489,27 @@ mod tests {
     #[test]
     fn no_batch_keeps_the_types_waiting_by_which_texts_are_found() {
         assert_eq!(SEARCHED, [EMBED.name, EMBED_TITLES.name, REEMBED.name]);
+    }
+
+    #[test]
+    fn a_cancel_of_what_is_in_flight_leaves_no_task_that_a_container_waits_for() {
+        let anew = SEARCHED.into_iter().filter(|name| !is_counted(name));
+        assert_eq!(anew.collect::<Vec<&str>>(), SEARCHED_ANEW);
+    }
+
+    #[test]
+    fn the_guide_binds_to_a_card_every_type_that_needs_the_model_and_no_other() {
+        let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
+        let section = guide.split("\n## ").find(|section| section.starts_with("Badges\n")).unwrap();
+        let badges = section.split_once("SVC_TASK_BADGES='").and_then(|(_, rest)| rest.split_once('\'')).unwrap().0;
+        let badges: Map<String, Value> = serde_json::from_str(badges).unwrap();
+        let bound: BTreeSet<&str> = badges.keys().map(String::as_str).collect();
+        let need: BTreeSet<&str> =
+            TABLE.iter().filter(|known| known.lane == Lane::Model).map(|known| known.name).collect();
+        assert_eq!(bound, need);
+        for setting in ["SVC_WORKER_BADGE=", "SVC_EMBEDDING_PRECISION="] {
+            assert!(section.contains(setting), "{setting}");
+        }
     }
 
     #[test]

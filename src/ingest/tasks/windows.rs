@@ -8,7 +8,10 @@ use crate::{
     store::{nodes::TextRow, vectors::Weighted},
 };
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 use svc_actors::{Meter, TaskFailure};
 use svc_formats::{ChunkOptions, chunk};
 use svc_ids::DocumentId;
@@ -26,6 +29,8 @@ const NO_DIRECTION: &str = "the model returned no numbers for this text; embed i
 const UNKNOWN: &str =
     "the model knows none of the text's tokens; embed it with another model; until then only its words are searchable";
 const CHUNK: &str = "chunk the document";
+/// A text that every model has a vector of.
+const PROBE: &str = "Water flows down the hill.";
 
 /// A text to embed, with the titles above it from the top down.
 struct Titled {
@@ -95,6 +100,7 @@ pub(super) async fn embed_counted(
     meter: &Meter,
 ) -> Result<Embedded, TaskFailure> {
     let (titled, unknown) = told_apart(model, rows.iter().map(|row| Titled::of(row, with_titles)).collect()).await?;
+    let titled: Arc<[Titled]> = titled.into();
     let mut texts: Texts = titled.iter().map(|titled| (titled.id, titled.without(0))).collect();
     let counts = titled.iter().map(|titled| (titled.id, titled.titles.len()));
     let mut counts: Counts = counts.filter(|(_, count)| *count > 0).collect();
@@ -107,27 +113,30 @@ pub(super) async fn embed_counted(
         }
     };
     let mut notes = Notes::new();
-    let mut too_long = texts.iter().any(|(_, text)| text.len() > LONG_BYTES).then(|| model.document_window());
+    let mut window = texts.iter().any(|(_, text)| text.len() > LONG_BYTES).then(|| model.document_window());
     let mut embedded = Ok(Vec::new());
-    if too_long.is_none() {
+    if window.is_none() {
         embedded = ask(only(&texts)).await;
-        if let Err(EmbedError::Model(ModelError::TextTooLong { limit, .. })) = embedded {
-            too_long = Some(limit);
-        }
+        window = exceeded(&embedded);
     }
-    if let Some(limit) = too_long {
-        (texts, notes, counts) = cut_long(model, titled, limit).await?;
+    // A runner that was started anew may have a smaller window than it told of before.
+    while let Some(limit) = window {
+        (texts, notes, counts) = cut_long(model, titled.clone(), limit).await?;
         embedded = ask(only(&texts)).await;
+        window = exceeded(&embedded).filter(|smaller| *smaller < limit);
     }
     let exceeding = notes.keys().copied().collect();
     // A runner only names the texts of one call. Each turn leaves out at least one.
     while let Err(EmbedError::Model(ModelError::NoDirection { texts: poison })) = &embedded {
+        let poison = poison.clone();
         let is_poison = |index: usize| poison.contains(&index);
-        let documents: BTreeSet<DocumentId> = texts.iter().map(|(id, _)| *id).collect();
         let count = (0..texts.len()).filter(|index| is_poison(*index)).count();
-        // If no document has a vector, the model is broken, and the texts must be tried again.
-        if count == 0 || (count == texts.len() && documents.len() > 1) {
+        if count == 0 {
             break;
+        }
+        // Where no text has a vector, the probe tells whether the model is broken; then the texts must be tried again.
+        if count == texts.len() {
+            model.embed_documents(vec![PROBE.to_owned()]).await.classified()?;
         }
         let left = std::mem::take(&mut texts).into_iter().enumerate().filter(|(index, _)| !is_poison(*index));
         texts = left.map(|(_, text)| text).collect();
@@ -155,6 +164,14 @@ pub(super) async fn embed_counted(
     Ok(Embedded { ids, vectors, notes: notes.into_iter().collect(), too_long: exceeding })
 }
 
+/// The window that a text exceeds.
+fn exceeded(embedded: &Result<Vec<Embedding>, EmbedError>) -> Option<usize> {
+    match embedded {
+        Err(EmbedError::Model(ModelError::TextTooLong { limit, .. })) => Some(*limit),
+        _ => None,
+    }
+}
+
 /// The texts of which the model knows some token, and the documents of the others: the vectors of these would all be the same, whatever they
 /// say, and so would those of a query of unknown tokens.
 async fn told_apart(model: &Model, texts: Vec<Titled>) -> Result<(Vec<Titled>, BTreeSet<DocumentId>), TaskFailure> {
@@ -175,11 +192,11 @@ async fn told_apart(model: &Model, texts: Vec<Titled>) -> Result<(Vec<Titled>, B
 
 /// Puts windows in the place of the texts that exceed the model's window. A text that only exceeds it with its titles has fewer of them, and
 /// one that exceeds it by itself has none.
-async fn cut_long(model: &Model, texts: Vec<Titled>, limit: usize) -> Result<(Texts, Notes, Counts), TaskFailure> {
+async fn cut_long(model: &Model, texts: Arc<[Titled]>, limit: usize) -> Result<(Texts, Notes, Counts), TaskFailure> {
     let model = model.clone();
     let cut = tokio::task::spawn_blocking(move || {
         let (mut all, mut notes, mut counts) = (Texts::new(), Notes::new(), Counts::new());
-        for titled in texts {
+        for titled in texts.iter() {
             let (id, titles) = (titled.id, titled.titles.len());
             let mut left_out = if titled.text.len() > LONG_BYTES { titles } else { 0 };
             let mut text = titled.without(left_out);

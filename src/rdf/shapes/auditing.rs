@@ -7,6 +7,7 @@ use crate::{
     error::OrFail,
     store::{
         graph_nodes,
+        scope::Writable,
         shape_bindings::{self, BindingRow},
         transaction,
     },
@@ -37,7 +38,7 @@ pub struct Audited {
     pub is_truncated: bool,
 }
 
-/// Holds the nodes at and under a document, or all, against the shapes that are bound and not off, and returns the results of one
+/// Holds the nodes at and under a document, or all, against the shapes that are bound, hold and are not off, and returns the results of one
 /// component.
 pub async fn audit(
     conn: &mut PgConnection,
@@ -46,11 +47,14 @@ pub async fn audit(
     parent_id: Option<DocumentId>,
     component: &str,
 ) -> Result<Audited, Failure> {
-    let rows = shape_bindings::page(conn, &view.scope, ShapeBindingId(0), BINDINGS + 1).await.or_fail()?;
+    // Shapes of ontologies that the caller may not read are not looked at.
+    let (none, from) = (Writable::default(), ShapeBindingId(0));
+    let rows = shape_bindings::page(conn, &view.scope, &none, from, BINDINGS + 1).await.or_fail()?;
     let mut audited = Audited { is_truncated: rows.len() > BINDINGS as usize, ..Audited::default() };
     let mut found: BTreeMap<(Option<i64>, Option<String>, String), ShapeResult> = BTreeMap::new();
     let mut left = TIME;
-    for row in rows.into_iter().take(BINDINGS as usize).filter(|row| row.mode.0 != ShapeMode::Off) {
+    let is_held = |row: &BindingRow| row.holds && row.mode.0 != ShapeMode::Off;
+    for row in rows.into_iter().take(BINDINGS as usize).filter(is_held) {
         let outcome = look(conn, view, most, &row, &mut left).await?;
         audited.is_truncated |= outcome.truncated.is_some();
         for result in outcome.results.into_iter().filter(|result| result.component.ends_with(component)) {
@@ -101,9 +105,7 @@ async fn look(
     transaction::end_look(conn).await.or_fail()?;
     *left = deadline.saturating_duration_since(Instant::now());
     match looked {
-        Err(failure) if failure.code == Code::TimedOut => {
-            Ok(Outcome { results: outcome.results, ..Outcome::too_late() })
-        }
-        looked => looked.map(|()| outcome),
+        Ok(()) => Ok(outcome),
+        Err(failure) => Ok(Outcome { results: outcome.results, ..Outcome::cut_short(failure)? }),
     }
 }

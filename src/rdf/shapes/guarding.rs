@@ -50,13 +50,11 @@ pub struct Refusal {
     pub failure: Failure,
     /// What the shapes refuse; empty if they could not be held against the facts.
     pub results: Vec<ShapeResult>,
-    /// The documents that the binding is of, among the subjects; empty if the refusal is none of a binding.
-    pub documents: Vec<DocumentId>,
 }
 
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Refusal {
-        Refusal { failure, results: Vec::new(), documents: Vec::new() }
+        Refusal { failure, results: Vec::new() }
     }
 }
 
@@ -105,7 +103,7 @@ pub async fn guard(
         let is_strict = binding.mode.0 == ShapeMode::Reject;
         if left.is_zero() {
             if is_strict {
-                return Err(of_binding(too_much(&binding), &binding));
+                return Err(too_much(&binding).into());
             }
             warned.truncated = warned.truncated.or(Some(ValidationLimit::Time));
             continue;
@@ -119,11 +117,11 @@ pub async fn guard(
                 tracing::warn!(binding = binding.id.0, reason = failure.detail, "a bound shape is not looked at");
                 continue;
             }
-            shapes => shapes.map_err(|failure| of_binding(failure, &binding))?,
+            shapes => shapes?,
         };
         let after = check(conn, &now, &shapes, &binding.documents, &mut left).await?;
         if after.truncated.is_some() && is_strict {
-            return Err(of_binding(too_much(&binding), &binding));
+            return Err(too_much(&binding).into());
         }
         warned.truncated = warned.truncated.or(after.truncated);
         if after.results.is_empty() {
@@ -136,10 +134,9 @@ pub async fn guard(
         match judge(after.results, &earlier, is_strict) {
             Judgement::Told(told) => warned.results.extend(told),
             Judgement::Refused(refused) => {
-                let failure = refusal(refused.clone(), &binding);
-                return Err(Refusal { results: refused, ..of_binding(failure, &binding) });
+                return Err(Refusal { failure: refusal(refused.clone(), &binding), results: refused });
             }
-            Judgement::Unknown => return Err(of_binding(too_much(&binding), &binding)),
+            Judgement::Unknown => return Err(too_much(&binding).into()),
         }
     }
     warned.results.truncate(SHOWN);
@@ -205,14 +202,7 @@ async fn check(
     };
     transaction::end_look(conn).await.or_fail()?;
     *left = left.saturating_sub(begun.elapsed());
-    match looked {
-        Err(failure) if failure.code == Code::TimedOut => Ok(Outcome::too_late()),
-        looked => looked,
-    }
-}
-
-fn of_binding(failure: Failure, binding: &Concerned) -> Refusal {
-    Refusal { failure, results: Vec::new(), documents: binding.documents.clone() }
+    looked.or_else(Outcome::cut_short)
 }
 
 /// What makes two results the same, whichever facts they rest on.

@@ -64,6 +64,16 @@ impl Outcome {
     pub fn too_late() -> Outcome {
         Outcome { truncated: Some(ValidationLimit::Time), ..Outcome::default() }
     }
+
+    /// What comes of a look that failed for want of time, or because there is too much to look at. Any other failure stays one.
+    pub fn cut_short(failure: Failure) -> Result<Outcome, Failure> {
+        let truncated = match failure.code {
+            Code::TimedOut => ValidationLimit::Time,
+            Code::TooLarge => ValidationLimit::Facts,
+            _ => return Err(failure),
+        };
+        Ok(Outcome { truncated: Some(truncated), ..Outcome::default() })
+    }
 }
 
 /// Shapes with everything of the store that they name.

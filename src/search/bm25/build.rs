@@ -10,6 +10,7 @@ use crate::{
             manage::{self, Building},
             postings,
         },
+        lexicon::Lexicon,
         nodes::TextRow,
     },
 };
@@ -54,7 +55,7 @@ pub async fn put(
 ) -> Result<HashSet<DocumentId>, Error> {
     for _ in 1..TRIES {
         match put_as_read(core, index, ids, step).await {
-            // The terms that this process remembers went with what the index held before, or a document or a title is another one by now.
+            // The terms that this process remembers went with what the index held before or were purged, or a document or a title is another one by now.
             Err(Error::StaleTerms(_) | Error::Changed) => {}
             put => return put,
         }
@@ -82,15 +83,14 @@ async fn put_as_read(
     let ids = ids.as_slice();
     let seen = store::batch::times(&mut conn, ids).await?;
     let rows = store::nodes::texts(&mut conn, ids).await?;
-    // Full text is built with the index that is there from the start: the settings give both their language.
-    let is_default = (store::indexes::by_name(&mut conn, DEFAULT).await?).is_some_and(|default| default.id == index);
+    // Full text is built with the index that is there from the start, and in its language, which this process may have been told too late.
+    let default = store::indexes::by_name(&mut conn, DEFAULT).await?.filter(|default| default.id == index);
     drop(conn);
-    let excluded = &core.settings.bm25_exclude_usetypes;
     let settled: HashSet<DocumentId> =
         rows.iter().filter(|row| row.settled.0 == Settled::Settled).map(|row| row.id).collect();
     let texts: Vec<Text> = rows
         .iter()
-        .filter(|row| settled.contains(&row.id) && covered.contains(&row.id) && !excluded.contains(&row.usetype))
+        .filter(|row| settled.contains(&row.id) && covered.contains(&row.id))
         .map(Text::of)
         .filter(|text| !text.is_blank())
         .collect();
@@ -125,9 +125,10 @@ async fn put_as_read(
         }
         replaced?;
         if let Some((_, to)) = step {
-            if is_default {
+            if let Some(default) = default {
                 let words = rows.iter().filter(|row| unchanged.contains(&row.id));
-                store::fulltext::renew(&mut tx, &core.lexicon, words).await?;
+                let lexicon = Lexicon::of(default.config.analyzer.language);
+                store::fulltext::renew(&mut tx, &lexicon, words).await?;
             }
             manage::set_built(&mut tx, index, to).await?;
         }

@@ -34,6 +34,8 @@ const GROUP: usize = 256;
 const UNDERFULL: i32 = 512;
 /// The number of postings in a full row.
 const FULL: i32 = 2_048;
+/// The most terms that one transaction of a purge looks at.
+const LOOKED_AT: i64 = 16_384;
 /// How much the average length may have grown before all bounds of a touched term are computed anew.
 const DRIFT: f64 = 1.25;
 
@@ -83,6 +85,40 @@ pub async fn compact(pool: &PgPool, index: IndexId) -> Result<Compaction, Error>
         done.batches += 1;
         tracing::debug!(index.id = index.0, batches = done.batches, "sealed a batch of postings");
     }
+}
+
+/// What a purge of terms did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PurgedTerms {
+    /// Others wrote the index all the time, so this did not do everything.
+    pub busy: bool,
+    pub terms: u64,
+}
+
+/// Deletes the terms of `index` that no document has any more, once compactions have purged their postings, and those that were prepared before the last purge and never
+/// written. Otherwise the words of deleted documents would stay, and a vocabulary of numbers and ids would grow for ever. A writer that remembers such a term gets
+/// [`Error::StaleTerms`].
+pub async fn purge_terms(pool: &PgPool, index: IndexId) -> Result<PurgedTerms, Error> {
+    let mut done = PurgedTerms::default();
+    let (mut seen, mut after) = (None, Some(i32::MIN));
+    while let Some(from) = after {
+        let mut tx = transaction::begin(pool).await?;
+        let (unused, last) = terms::without_sealed(&mut tx, index, from, LOOKED_AT).await?;
+        if !unused.is_empty() {
+            if !indexes::try_hold_alone(&mut tx, index).await? {
+                tx.rollback().await?;
+                done.busy = true;
+                return Ok(done);
+            }
+            done.terms += terms::delete_unused(&mut tx, index, &unused).await?;
+        }
+        tx.commit().await?;
+        (seen, after) = (last.or(seen), last);
+    }
+    if let Some(last) = seen {
+        terms::set_seen(&mut *pool.acquire().await?, index, last).await?;
+    }
+    Ok(done)
 }
 
 struct Batch {

@@ -1,7 +1,8 @@
 //! BM25 over blocks of postings: they are kept in tables, and the crate `svc-ranking` encodes and scores them.
 //!
 //! Writing: [`prepare`] analyses texts and interns their terms outside any transaction. [`append`], [`remove`] and
-//! [`replace`] are bulk statements in the caller's transaction. [`compact`] seals what they left. Reading: [`search`].
+//! [`replace`] are bulk statements in the caller's transaction. [`compact`] seals what they left, and [`purge_terms`] deletes the terms
+//! that no document has any more. Reading: [`search`].
 //!
 //! N, the average length and every document frequency are exact in each reader's snapshot. The totals are the folded
 //! ones plus the deltas; df is the sealed count plus the tail postings minus the tombstones. The same transaction
@@ -15,7 +16,7 @@ mod write;
 
 use crate::{error::IntoFailure, store::indexes::IndexError};
 pub use build::{build, put};
-pub use compact::{Compaction, compact};
+pub use compact::{Compaction, PurgedTerms, compact, purge_terms};
 pub use read::{Allowed, Answer, Hit, Query, Verify, search};
 use svc_client::{Code, Failure};
 use svc_ids::IndexId;
@@ -28,7 +29,7 @@ pub enum Error {
     #[error("a document of this batch is already in index {0}; remove it first, in the same transaction")]
     AlreadyIndexed(IndexId),
     #[error(
-        "the ids of terms in index {0} differ from those that this process remembers, because the database was restored; try again"
+        "the ids of terms in index {0} differ from those that this process remembers, because terms that no document had were deleted, or the database was restored; try again"
     )]
     StaleTerms(IndexId),
     #[error("documents or titles above them changed again and again while these were put into an index; try again")]
@@ -45,6 +46,8 @@ pub enum Error {
     Dangling(Box<str>),
     #[error("index `{0}` was built by another version of svc, and is built anew when this one starts; try again later")]
     OtherAnalyzer(String),
+    #[error("index {0} is kept from being written for long, such as while it is emptied; try again later")]
+    Emptied(IndexId),
     #[error("index {0} has no number left for a document; have it built anew: POST /indexes/{0}/refresh")]
     Full(IndexId),
     #[error("the token vectors of an index could not be made: {0}")]
@@ -76,7 +79,7 @@ impl IntoFailure for Error {
             Error::Changed | Error::OtherIndexes | Error::StaleTerms(_) => {
                 Failure::new(Code::Unavailable, self).with("retry_after", 1)
             }
-            Error::Full(_) => Failure::new(Code::Unavailable, self).with("retry_after", 60),
+            Error::Emptied(_) | Error::Full(_) => Failure::new(Code::Unavailable, self).with("retry_after", 60),
             error => {
                 tracing::error!(error = %error, "the BM25 index failed");
                 Failure::new(

@@ -2,7 +2,7 @@ use super::Error;
 use crate::{
     search::{has_title, titles},
     store::{
-        away::sql_state,
+        away::{LOCK_NOT_AVAILABLE, QUERY_CANCELED, sql_state},
         indexes::{
             self, IndexError, postings,
             postings::{Entry, PostingsRow},
@@ -100,7 +100,7 @@ impl Prepared {
 
 /// Analyses texts on a blocking thread and interns their terms in separate statements, before and outside the
 /// transaction that will [`append`] them. So no writer waits for another's new terms longer than such a statement
-/// takes. A term interned for a batch that is never appended stays, with df 0. Memory grows with the texts: pass some
+/// takes. A term interned for a batch that is never appended stays, with df 0, until a purge. Memory grows with the texts: pass some
 /// hundreds at a time.
 pub async fn prepare(pool: &PgPool, cache: &Cache, index: IndexId, texts: Vec<Text>) -> Result<Prepared, Error> {
     let (blank, texts): (Vec<Text>, Vec<Text>) = texts.into_iter().partition(Text::is_blank);
@@ -203,7 +203,11 @@ pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Er
 /// Keeps the index from being deleted and emptied until the transaction ends.
 async fn hold(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Error> {
     let index = prepared.index;
-    let present = indexes::hold(tx, index).await?.ok_or(IndexError::Unknown(index))?;
+    let held = indexes::hold(tx, index).await.map_err(|error| {
+        let waited = [QUERY_CANCELED, LOCK_NOT_AVAILABLE].contains(&sql_state(&error).as_ref());
+        if waited { Error::Emptied(index) } else { Error::Database(error) }
+    })?;
+    let present = held.ok_or(IndexError::Unknown(index))?;
     // Since the texts were read, the index may have been emptied for another analyzer, or titles may have come to count otherwise.
     if present.same_postings(&prepared.config) { Ok(()) } else { Err(Error::StaleTerms(index)) }
 }

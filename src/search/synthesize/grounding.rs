@@ -1,4 +1,5 @@
 //! Checks that what a language model says stands in its sources.
+use crate::llm::after_thoughts;
 use serde_json::Value;
 
 /// The fewest letters and digits of a quote: fewer stand in every text.
@@ -44,17 +45,32 @@ pub struct Sentences {
 }
 
 impl Sentences {
-    /// Takes a piece of the answer; returns the sentences that it completes.
+    /// Takes a piece of the answer; returns the sentences that it completes. Those of an answer that begins with words come at its end, because the words may
+    /// be thoughts that are still going on, with sentences that the model only considers.
     pub fn take(&mut self, piece: &str) -> Vec<Claim> {
         self.all.push_str(piece);
-        let mut claims = Vec::new();
         // Only these end a sentence.
-        if self.is_over || !piece.contains(['}', ']', '[']) {
-            return claims;
+        if self.is_over || !piece.contains(['}', ']', '[']) || !self.has_begun() {
+            return Vec::new();
         }
+        self.read()
+    }
+
+    fn has_begun(&self) -> bool {
+        // Long thoughts are not searched for their end with each piece that comes.
+        let may_end = self.all.len() <= SENTENCE_BYTES;
+        let begun = self.all.trim_start();
+        let is_answer = begun.starts_with('{') || begun.starts_with("```");
+        self.at > 0 || is_answer || (may_end && after_thoughts(&self.all) > 0)
+    }
+
+    /// The sentences that are whole by now.
+    fn read(&mut self) -> Vec<Claim> {
+        let mut claims = Vec::new();
         if self.at == 0 {
-            let list = self.all.find("\"sentences\"").and_then(|key| Some(key + self.all[key..].find('[')? + 1));
-            let Some(list) = list else {
+            let from = after_thoughts(&self.all);
+            let key = self.all[from..].find("\"sentences\"").map(|key| from + key);
+            let Some(list) = key.and_then(|key| Some(key + self.all[key..].find('[')? + 1)) else {
                 self.is_over = self.all.len() > SENTENCE_BYTES;
                 return claims;
             };
@@ -80,16 +96,17 @@ impl Sentences {
     }
 
     /// The whole answer once it is over: whether the model says that the sources answer, and the sentences that were not read as they came.
-    pub fn end(self) -> (bool, Vec<Claim>) {
-        let whole =
-            self.all.find('{').and_then(|from| Some(&self.all[from..=self.all.rfind('}').filter(|to| *to > from)?]));
+    pub fn end(mut self) -> (bool, Vec<Claim>) {
+        let claims = if self.at == 0 && !self.is_over { self.read() } else { Vec::new() };
+        let said = &self.all[after_thoughts(&self.all)..];
+        let whole = said.find('{').and_then(|from| Some(&said[from..=said.rfind('}').filter(|to| *to > from)?]));
         let value: Option<Value> = whole.and_then(|whole| serde_json::from_str(whole).ok());
         let says_no = value.as_ref().is_some_and(|value| value["answered"] == Value::Bool(false));
         if self.found > 0 || says_no {
-            return (!says_no, Vec::new());
+            return (!says_no, claims);
         }
         // It may have answered in words alone.
-        let text = value.as_ref().and_then(|value| value["answer"].as_str()).unwrap_or(&self.all).trim();
+        let text = value.as_ref().and_then(|value| value["answer"].as_str()).unwrap_or(said).trim();
         let is_empty_list = value.as_ref().is_some_and(|value| value["sentences"].is_array());
         let claim = Claim { text: text.chars().take(2_000).collect(), quotes: Vec::new() };
         (true, if is_empty_list || text.is_empty() { Vec::new() } else { vec![claim] })
@@ -165,8 +182,7 @@ mod tests {
 
     #[test]
     fn sentences_are_read_as_they_come_however_the_answer_is_cut() {
-        let answer = r#"Sure:
-```json
+        let answer = r#"```json
 {"answered": true, "sentences": [
   {"text": "Ducks  dive [really].", "citations": [{"source": 1, "quote": "a \"dive\" ]} of ducks"}]},
   {"text": "Geese do not.", "citations": [{"source": "[2]", "quote": "geese"}, {"quote": "é"}]}, {"text": " "}, "Loose."
@@ -177,13 +193,19 @@ mod tests {
             claim("Geese do not.", &[(Some(2), "geese"), (None, "é")]),
             claim("Loose.", &[]),
         ];
-        let letters: Vec<char> = answer.chars().collect();
-        for size in 1..40 {
-            let mut sentences = Sentences::default();
-            let pieces = letters.chunks(size).map(|piece| piece.iter().collect::<String>());
-            let read: Vec<Claim> = pieces.flat_map(|piece| sentences.take(&piece)).collect();
-            assert_eq!(read, want, "pieces of {size}");
-            assert_eq!(sentences.end(), (true, Vec::new()));
+        // The sentences of thoughts are not those of the answer, and words before the answer may be thoughts.
+        let thoughts = "I may say:\n{\"answered\": true, \"sentences\": [{\"text\": \"Ducks fly.\"}]}\n</think>\n\n";
+        for (before, comes_at_once) in [("", true), (thoughts, true), ("Sure:\n", false), ("`ducks` is:\n", false)] {
+            let letters: Vec<char> = before.chars().chain(answer.chars()).collect();
+            for size in 1..40 {
+                let mut sentences = Sentences::default();
+                let pieces = letters.chunks(size).map(|piece| piece.iter().collect::<String>());
+                let mut read: Vec<Claim> = pieces.flat_map(|piece| sentences.take(&piece)).collect();
+                assert_eq!(read.len(), if comes_at_once { want.len() } else { 0 }, "{before} in pieces of {size}");
+                let (answered, rest) = sentences.end();
+                read.extend(rest);
+                assert_eq!((answered, read.as_slice()), (true, want.as_slice()), "{before} in pieces of {size}");
+            }
         }
     }
 

@@ -1,6 +1,12 @@
 //! What the operator of the service does to tasks: cancel, put back, pause, resume.
 use crate::{
-    store::{advisory::LockOf, indexes::postings, places::Place, word::Word},
+    store::{
+        advisory::LockOf,
+        indexes::postings,
+        llm_batches::{SEARCHED, SEARCHED_ANEW},
+        places::Place,
+        word::Word,
+    },
     usetype::Usetype,
 };
 use serde_json::Value;
@@ -22,21 +28,34 @@ pub struct Moved {
 pub enum Cancel<'a> {
     /// All tasks of a file.
     Root(&'a Place),
+    /// The tasks of a file that is in flight. Parts of it may have settled, and those by which these are found go on.
+    Ingestion(&'a Place),
+    /// The tasks of a file that only add to it. Those by which its texts are found as they are now go on.
+    Additions(&'a Place),
     Task(TaskId),
 }
 
 impl Cancel<'_> {
     fn root(self) -> Option<RootId> {
         match self {
-            Cancel::Root(file) => Some(file.id().as_root()),
+            Cancel::Root(file) | Cancel::Ingestion(file) | Cancel::Additions(file) => Some(file.id().as_root()),
             Cancel::Task(_) => None,
         }
     }
 
     fn task(self) -> Option<TaskId> {
         match self {
-            Cancel::Root(_) => None,
+            Cancel::Root(_) | Cancel::Ingestion(_) | Cancel::Additions(_) => None,
             Cancel::Task(id) => Some(id),
+        }
+    }
+
+    /// The types of the tasks that go on.
+    fn spared(self) -> &'static [&'static str] {
+        match self {
+            Cancel::Ingestion(_) => &SEARCHED_ANEW,
+            Cancel::Additions(_) => &SEARCHED,
+            Cancel::Root(_) | Cancel::Task(_) => &[],
         }
     }
 }
@@ -49,7 +68,7 @@ pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx:
              UPDATE task_queue t SET status = 'failed', error_type = 'permanent', final = true, ready = false, parked_on = NULL, retry_after = NULL,
                     claim_token = NULL, batch_id = NULL, batched_at = NULL
               WHERE t.id IN (SELECT id FROM task_queue WHERE NOT final AND status IN ('pending', 'failed', 'batched')
-                                AND (root_id = $1 OR id = $2) ORDER BY id FOR UPDATE)
+                                AND (root_id = $1 OR id = $2) AND task_type <> ALL($3) ORDER BY id FOR UPDATE)
              RETURNING t.id, t.scope_document_id, t.task_type, t.params, t.retry_count, t.param_fingerprint),
          intents AS (DELETE FROM task_intent i USING cancelled c WHERE i.task_id = c.id),
          freed AS (DELETE FROM task_reservation r USING cancelled c WHERE r.task_id = c.id),
@@ -64,6 +83,7 @@ pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx:
     )
     .bind(which.root())
     .bind(which.task())
+    .bind(which.spared())
     .fetch_all(&mut *conn)
     .await?;
     Ok(cancelled)
@@ -75,34 +95,27 @@ pub async fn cancel_held(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx::Re
     sqlx::query(
         "UPDATE task_queue t SET cancel_requested_at = clock_timestamp()
           WHERE t.id IN (SELECT id FROM task_queue WHERE NOT final AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL
-                            AND (root_id = $1 OR id = $2) ORDER BY id FOR UPDATE)
+                            AND (root_id = $1 OR id = $2) AND task_type <> ALL($3) ORDER BY id FOR UPDATE)
             AND t.status IN ('claimed', 'running')",
     )
     .bind(which.root())
     .bind(which.task())
+    .bind(which.spared())
     .execute(conn)
     .await
     .map(|done| i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
 }
 
-/// Whether a root has a task that owes work and whose end nobody has requested.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn goes_on(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
+/// Whether one of the tasks to cancel owes work and nobody has requested its end.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = which.root().map(|id| id.0), task.id = which.task().map(|id| id.0)))]
+pub async fn goes_on(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx::Result<bool> {
     sqlx::query_scalar(
-        "SELECT EXISTS (SELECT 1 FROM task_queue WHERE root_id = $1 AND NOT final AND cancel_requested_at IS NULL)",
+        "SELECT EXISTS (SELECT 1 FROM task_queue WHERE NOT final AND cancel_requested_at IS NULL
+                           AND (root_id = $1 OR id = $2) AND task_type <> ALL($3))",
     )
-    .bind(root_id)
-    .fetch_one(conn)
-    .await
-}
-
-/// Whether a task owes work and nobody has requested its end.
-#[tracing::instrument(level = "debug", skip_all, fields(task.id = id.0))]
-pub async fn task_goes_on(conn: &mut PgConnection, id: TaskId) -> sqlx::Result<bool> {
-    sqlx::query_scalar(
-        "SELECT EXISTS (SELECT 1 FROM task_queue WHERE id = $1 AND NOT final AND cancel_requested_at IS NULL)",
-    )
-    .bind(id)
+    .bind(which.root())
+    .bind(which.task())
+    .bind(which.spared())
     .fetch_one(conn)
     .await
 }
@@ -155,7 +168,8 @@ pub async fn put_back(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<
                 -- Its document may have been moved since the task ended.
                 SELECT array_to_string(d.path || d.id, '/') || '/' AS key, cardinality(d.path) AS depth
                   FROM task_queue o JOIN documents d ON d.id = o.scope_document_id WHERE o.id = u.id) l
-          WHERE t.id = u.id
+          -- Somebody else may have put it back while this waited for its row.
+          WHERE t.id = u.id AND t.status = 'failed' AND t.final
          RETURNING t.id, t.scope_document_id, t.task_type, t.params",
     )
     .bind(task_id)
@@ -163,7 +177,14 @@ pub async fn put_back(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<
     .await?;
     let ids: Vec<TaskId> = moved.iter().map(|task| task.id).collect();
     follow_moves(conn, &ids).await?;
-    sqlx::query("DELETE FROM task_loss WHERE task_id = ANY($1)").bind(&ids).execute(conn).await?;
+    sqlx::query("DELETE FROM task_loss WHERE task_id = ANY($1)").bind(&ids).execute(&mut *conn).await?;
+    // Questions against which a provider said something are asked again, in a batch again too. A text stays too long.
+    sqlx::query(
+        "DELETE FROM llm_batch_requests WHERE task_id = ANY($1) AND is_over AND error_code IS NOT NULL AND error_code <> 'too_long'",
+    )
+    .bind(&ids)
+    .execute(conn)
+    .await?;
     Ok((!moved.is_empty()).then_some(moved))
 }
 

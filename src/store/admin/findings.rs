@@ -1,5 +1,6 @@
 //! What is wrong with the queue, for an operator to read.
 use crate::store::{
+    database,
     growth::{self, Growth},
     interval::interval,
     model_moves, queue,
@@ -9,15 +10,29 @@ use sqlx::PgConnection;
 use std::time::Duration;
 use svc_client::wire::{Finding, FindingKind};
 
+/// With fewer free connections than this the next process may not start.
+const FEW_CONNECTIONS: i64 = 5;
+
 /// What helps where the bulk feed has no broker.
 pub const FEED_REMEDY: &str =
     "see that the broker runs, and that SVC_AMQP_URL names it; the service tries again by itself, at least every 15 s";
 
+/// What helps where no living worker can run a task type.
+pub fn who_runs(task_type: &str) -> &'static str {
+    match task_type {
+        model_moves::TASK => {
+            "give svc-worker the coming model: SVC_EMBEDDING_COMING_MODEL, or SVC_RUNNER_COMING_URL where runners have the models"
+        }
+        _ => "start svc-worker, of the version that queued it",
+    }
+}
+
 /// A finding with what an operator can do about it.
 fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Finding {
     let remedy = match kind {
-        FindingKind::Unserved => "start a worker with this badge: svc-worker --badge",
-        FindingKind::NoHandler => "start svc-worker, of the version that queued it",
+        FindingKind::Unserved if about.is_empty() => "start a worker that takes tasks without a badge: svc-worker",
+        FindingKind::Unserved => "start a worker with this badge: svc-worker --badge ",
+        FindingKind::NoHandler => who_runs(&about),
         FindingKind::Lapsed => "the worker fell silent; a living one takes the tasks back within its reap interval",
         FindingKind::Stuck => "look at the task in the way: GET /admin/tasks/{id}",
         FindingKind::Starved => {
@@ -27,7 +42,13 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
         FindingKind::UnequalLeases => {
             "set SVC_WORKER_LEASE_SECONDS and SVC_WORKER_HEARTBEAT_SECONDS alike for all workers"
         }
-        FindingKind::Disk => "free space: until then uploads are refused and tasks wait",
+        FindingKind::ReadOnly => {
+            "have SVC_DATABASE_URL lead to the primary, or have this server take writes again: until then writes are refused and tasks wait"
+        }
+        FindingKind::Connections => {
+            "raise max_connections of the server, or the limit of the database or role, or lower SVC_DATABASE_POOL_SIZE: without a free connection processes do not start, requests are refused and tasks wait"
+        }
+        FindingKind::Disk => "free space: once there is none, uploads are refused and tasks wait",
         FindingKind::BlobStore => {
             "until it is there again uploads are refused, and tasks that need stored bytes wait: look at it, and at the SVC_BLOB_ settings"
         }
@@ -77,7 +98,11 @@ fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Findin
              SVC_GROWTH_CLAIM_SECONDS says from where on this is told"
         }
     };
-    Finding { kind, about, tasks, seconds, remedy: remedy.to_owned() }
+    let mut remedy = remedy.to_owned();
+    if kind == FindingKind::Unserved {
+        remedy.push_str(&about);
+    }
+    Finding { kind, about, tasks, seconds, remedy }
 }
 
 /// What is wrong outside the queue, as whoever asks has seen it, with the reasons.
@@ -100,7 +125,7 @@ pub struct Outside {
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
 /// not reaped, tasks parked for longer than `patience` on a region or an intent, ready tasks that younger ones overtake
 /// or that nobody takes although a worker could, workers with unequal leases, paused types with waiting tasks, and batches that no provider ends;
-/// predicates from whose facts nothing can be derived; search indexes that have used four fifths of their numbers for documents; what is wrong outside the queue; documents that have only vectors of another model; and the signs that one server will not do for much longer.
+/// predicates from whose facts nothing can be derived; search indexes that have used four fifths of their numbers for documents; a server that takes no writes, and one with few free connections; what is wrong outside the queue; documents that have only vectors of another model; and the signs that one server will not do for much longer.
 pub async fn findings(
     conn: &mut PgConnection,
     patience: Duration,
@@ -117,7 +142,10 @@ pub async fn findings(
         unserved.into_iter().map(|(name, tasks, seconds)| finding(FindingKind::NoHandler, name, tasks, seconds)),
     );
     let more: Vec<(Word<FindingKind>, String, i64, f64)> = sqlx::query_as(
-        "SELECT 'lapsed' AS kind, 'worker ' || coalesce(claimed_by, '?') AS about, count(*) AS tasks,
+        "WITH sessions AS (
+             -- What the sessions of others are is told to few roles.
+             SELECT datname, usename FROM pg_stat_activity WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend')
+         SELECT 'lapsed' AS kind, 'worker ' || coalesce(claimed_by, '?') AS about, count(*) AS tasks,
                 extract(epoch FROM clock_timestamp() - min(heartbeat_at))::float8 AS seconds
            FROM task_queue t WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running')
             AND is_lapsed(lease_until)
@@ -138,6 +166,9 @@ pub async fn findings(
                    FROM (SELECT * FROM task_queue WHERE ready AND created_at < clock_timestamp() - $1 LIMIT 100000) r GROUP BY 1, 2) w CROSS JOIN fleet f
           WHERE blocked_by('pending', false, false, false, false, false, w.task_type, w.service_badge, f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) = 'workers_busy'
             AND NOT EXISTS (SELECT 1 FROM task_queue WHERE claim_token IS NOT NULL)
+            -- Whoever put a task off has taken it, and may leave the others of its lane alone until what they need is back.
+            AND NOT EXISTS (SELECT 1 FROM task_queue WHERE put_off_code <> 'edited' AND retry_after > clock_timestamp() - $1
+                               AND NOT ready AND NOT final AND parked_on IS NULL AND claim_token IS NULL)
             AND NOT EXISTS (SELECT 1 FROM (SELECT ended_at FROM task_attempts ORDER BY id DESC LIMIT 1000) a WHERE a.ended_at > clock_timestamp() - $1)
           GROUP BY 2
          UNION ALL
@@ -158,13 +189,29 @@ pub async fn findings(
          SELECT 'index_numbers', 'index ' || i.id || ' (' || i.name || '), ' || n.used * 100 / 2147483647 || ' % of them', 0, 0
            FROM search_indexes i CROSS JOIN LATERAL (SELECT pg_sequence_last_value(to_regclass('search_docno_' || i.id)) AS used) n
           WHERE n.used > 2147483647 / 5 * 4
+         UNION ALL
+         (SELECT 'connections', greatest(most - used, 0) || ' of ' || most || ' are free', 0, 0
+           FROM (SELECT current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint
+                        - coalesce(current_setting('reserved_connections', true), '0')::bigint AS most,
+                        (SELECT count(*) FROM sessions) AS used
+                 UNION ALL
+                 SELECT datconnlimit, (SELECT count(*) FROM sessions WHERE datname = current_database())
+                   FROM pg_database WHERE datname = current_database() AND datconnlimit >= 0
+                 UNION ALL
+                 SELECT rolconnlimit, (SELECT count(*) FROM sessions WHERE usename = current_user)
+                   FROM pg_roles WHERE rolname = current_user AND rolconnlimit >= 0
+                ) limits
+          WHERE most - used < $3 ORDER BY most - used LIMIT 1)
           ORDER BY 1, 2",
     )
     .bind(interval(patience))
     .bind(interval(batch_stall))
+    .bind(FEW_CONNECTIONS)
     .fetch_all(&mut *conn)
     .await?;
     findings.extend(more.into_iter().map(|(Word(kind), about, tasks, seconds)| finding(kind, about, tasks, seconds)));
+    let read_only = database::why_read_only(&mut *conn).await?;
+    findings.extend(read_only.map(|reason| finding(FindingKind::ReadOnly, reason.to_owned(), 0, 0.0)));
     findings.extend(outside.disk.into_iter().map(|reason| finding(FindingKind::Disk, reason, 0, 0.0)));
     findings.extend(outside.blob_store.map(|reason| finding(FindingKind::BlobStore, reason, 0, 0.0)));
     findings.extend(outside.feed.map(|(reason, seconds)| finding(FindingKind::FeedAway, reason, 0, seconds)));

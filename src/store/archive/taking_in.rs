@@ -11,7 +11,7 @@ use pgvector::HalfVector;
 use serde_json::Value;
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
-use svc_ids::{DocumentId, IndexId, PrincipalId, RootId};
+use svc_ids::{DocumentId, PrincipalId, RootId};
 
 /// A document to be stored as it was elsewhere.
 pub struct Restored<'a> {
@@ -165,16 +165,6 @@ pub async fn restore_entities(conn: &mut PgConnection, names: &[RestoredEntity<'
     .execute(conn)
     .await
     .map(|_| ())
-}
-
-/// The indexes for words that cover every document.
-pub async fn indexes_of_all(conn: &mut PgConnection) -> sqlx::Result<Vec<IndexId>> {
-    sqlx::query_scalar(
-        "SELECT i.id FROM search_indexes i WHERE (i.capabilities ->> 'bm25')::boolean
-            AND NOT i.restricted ORDER BY i.id",
-    )
-    .fetch_all(conn)
-    .await
 }
 
 /// The guards of documents.

@@ -151,6 +151,33 @@ pub async fn children(
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
+/// The first sections that ingestion made of the turns of a conversation, in their order. Segments may lie between the conversation and them.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = conversation.0))]
+pub async fn turns(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    conversation: DocumentId,
+    limit: u32,
+) -> sqlx::Result<Vec<Listed>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, conversation);
+    add(&mut arguments, i64::from(limit));
+    let query = concat!(
+        "WITH RECURSIVE holders AS (
+             SELECT $3::bigint AS id
+             UNION ALL SELECT s.id FROM holders h JOIN documents s ON s.parent_id = h.id
+               JOIN node_origins o ON o.document_id = s.id AND o.rule = 'structure:semantic')
+         SELECT ",
+        listed!(),
+        " FROM holders h JOIN documents d ON d.parent_id = h.id AND d.usetype = 'section'
+           JOIN node_origins o ON o.document_id = d.id AND o.rule = 'structure:declared'
+          WHERE ",
+        readable!(),
+        " ORDER BY coalesce(d.position::bigint, 2147483648), d.id LIMIT $4"
+    );
+    sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
+}
+
 /// Whether there is anything at all that a search cannot show to anybody. Counting takes a millisecond for planning alone, and mostly there is nothing
 /// to count.
 macro_rules! waiting {

@@ -188,7 +188,7 @@ evidence! {
         null "the text does not fit the window and no language model has summarized it, or nothing settled under the node", absent "the node is not a container";
     /// How many children failed, what the container's vector is made of (`embedding`), how many children lack a vector
     /// (`children_without_vector`) or that all do, why the text under it was not concatenated, and why no language model summarized it.
-    Rollup = "rollup", by "`summarize`, `summarize:llm`, the settling of the node",
+    Rollup = "rollup", by "`summarize`, `summarize:llm`, `embed:titles`, `reembed`, `POST /documents/{id}/embed`, the settling of the node",
         absent "the node is not a container, or there is nothing under it";
     /// What the summary of a container took: the `model`, the `prompt`'s version, `calls`, how many of them an earlier attempt had made (`kept_calls`), how many answers came by batches (`batched_calls`),
     /// `prompt_tokens`, `completion_tokens` and `milliseconds`. Where the summaries below fit the window together, there are no calls.
@@ -212,9 +212,9 @@ evidence! {
         absent "nobody cancelled it";
     /// How the last reprocess of the file ended: `state` is `done`, `failed` or `cancelled`, with the `options` and the times. When it is
     /// done, how many links follow to the new tree (`links_followed`), those that lead to nothing in it (`links_lost`, the first hundred
-    /// in `lost`), the same of facts (`facts_followed`, `facts_lost`, the first hundred in `lost_facts`) and of shape bindings
-    /// (`bindings_followed`, `bindings_lost`, the first hundred in `lost_bindings`), how many documents of callers moved
-    /// (`documents_moved`), and how many texts are gone of which facts were still to be extracted (`extractions_lost`); else the `reason`.
+    /// in `lost`), the same of facts (`facts_followed`, `facts_lost`, the first hundred in `lost_facts`), of shape bindings
+    /// (`bindings_followed`, `bindings_lost`, the first hundred in `lost_bindings`) and of merges (`merges_followed`, `merges_lost`, the
+    /// first hundred in `lost_merges`), how many documents of callers moved (`documents_moved`), and how many texts are gone of which facts were still to be extracted (`extractions_lost`); else the `reason`.
     Reprocess = "reprocess", by "the end of a reprocess",
         absent "the file was never reprocessed";
     /// The tree of summaries that the node holds: how it was made, of how many `leaves`, and its `levels`.

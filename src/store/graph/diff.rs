@@ -69,17 +69,24 @@ macro_rules! of_knowledge {
     };
 }
 
-/// The changes of what holds in the world, as the store believes at $7: statements that hold at one of the two moments only, each by its first row.
+/// The changes of what holds in the world, as the store believes at $7, the last moment that the snapshot shows: statements that hold at one of the
+/// two moments only, whichever zones they are stated in, each by its first row. The rows that hold at both moments are most of all, so they are looked
+/// up for the statements that would otherwise have changed.
 macro_rules! of_world {
     () => {
         concat!(
             "WITH there AS MATERIALIZED (
-                 SELECT t.id, t.statement, t.zone, t.valid @> $3 AS before, t.valid @> $4 AS after FROM triples t
+                 SELECT t.id, t.statement, t.valid @> $3 AS before, t.valid @> $4 AS after FROM triples t
                   WHERE t.recorded_at <= $7 AND (t.invalidated_at IS NULL OR t.invalidated_at > $7) AND (t.valid @> $3) <> (t.valid @> $4) AND ",
             compared!(),
             "), changes AS (
-                 SELECT min(id) AS id, CASE WHEN bool_or(after) THEN 'added' ELSE 'removed' END AS kind, NULL::bigint AS by
-                   FROM there GROUP BY statement, zone HAVING bool_or(before) <> bool_or(after))"
+                 SELECT min(h.id) AS id, CASE WHEN bool_or(h.after) THEN 'added' ELSE 'removed' END AS kind, NULL::bigint AS by
+                   FROM there h GROUP BY h.statement
+                 HAVING bool_or(h.before) <> bool_or(h.after) AND NOT EXISTS (
+                        SELECT FROM triples t
+                         WHERE t.statement = h.statement AND t.invalidated_at IS NULL AND t.valid @> $3 AND t.valid @> $4 AND ",
+            compared!(),
+            " OFFSET 0))"
         )
     };
 }

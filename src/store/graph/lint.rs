@@ -213,12 +213,13 @@ pub async fn lonely_roots(conn: &mut PgConnection, within: &Within) -> sqlx::Res
     sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
 }
 
-/// Predicates that somebody created, with which there is no fact.
+/// Predicates that somebody created, with which there is no fact. They are under no document, so a look at a part of the tree finds none.
 pub async fn unused_predicates(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
     let query = found!(
         "SELECT NULL::bigint AS document_id, '{}'::bigint[] AS triple_ids, p.namespace, p.name, NULL::timestamptz AS since
-           FROM predicates p WHERE p.is_declared AND NOT EXISTS (SELECT FROM triples t WHERE t.predicate_id = p.id AND ",
-        believed!(),
+           FROM predicates p
+          WHERE p.is_declared AND $3::bigint IS NULL AND NOT EXISTS (SELECT FROM triples t WHERE t.predicate_id = p.id AND t.invalidated_at IS NULL AND ",
+        fact_readable!(),
         ")"
     );
     sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
@@ -470,14 +471,15 @@ pub async fn old(
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
-/// Facts of which a cited text has another content than when it was cited.
+/// Facts of which a cited text has another content than whenever it was cited.
 pub async fn source_changed(conn: &mut PgConnection, within: &Within) -> sqlx::Result<Vec<Found>> {
     let query = found!(
         "SELECT t.subject_id AS document_id, ARRAY[t.id] AS triple_ids, p.namespace, p.name, s.at AS since
            FROM triples t JOIN predicates p ON p.id = t.predicate_id
            JOIN (SELECT c.triple_id, max(c.cited_at) AS at FROM triple_citations c JOIN documents d ON d.id = c.document_id AND d.content_hash <> c.source_hash AND ",
         readable!(),
-        " GROUP BY 1) s ON s.triple_id = t.id WHERE ",
+        " WHERE NOT EXISTS (SELECT FROM triple_citations x WHERE x.triple_id = c.triple_id AND x.document_id = c.document_id AND x.source_hash = d.content_hash)
+           GROUP BY 1) s ON s.triple_id = t.id WHERE ",
         believed!()
     );
     sqlx::query_as_with(query, within.arguments()).persistent(false).fetch_all(conn).await
@@ -514,7 +516,7 @@ pub struct Covered {
     pub bm25: i64,
     pub tokens: i64,
     pub facts: i64,
-    /// Whether there is an index that it could be in.
+    /// Whether there is an index of words that it could be in.
     pub has_index: bool,
 }
 
@@ -525,7 +527,8 @@ pub async fn coverage(conn: &mut PgConnection, within: &Within, model: Option<&s
     add(&mut arguments, model.map(str::to_owned));
     let query = concat!(
         r#"SELECT d.usetype, count(*) AS "all", count(v.document_id) AS vectors, count(e.document_id) AS bm25, count(k.document_id) AS tokens,
-                  count(f.document_id) AS facts, EXISTS (SELECT FROM search_indexes) AS has_index
+                  count(f.document_id) AS facts,
+                  EXISTS (SELECT FROM search_indexes i WHERE (i.capabilities ->> 'bm25')::boolean AND d.usetype <> ALL(i.excluded)) AS has_index
              FROM documents d
              LEFT JOIN (SELECT DISTINCT document_id FROM document_vectors WHERE $4::text IS NULL OR embed_model = $4) v ON v.document_id = d.id
              LEFT JOIN token_packs k ON k.document_id = d.id

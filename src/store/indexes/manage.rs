@@ -1,5 +1,5 @@
 //! Making, changing and building indexes.
-use super::{IndexError, covers, postings};
+use super::{DEFAULT, IndexError, covers, postings, takes};
 use crate::store::places::Place;
 use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, PgConnection, types::Json};
@@ -30,20 +30,24 @@ macro_rules! columns {
     };
 }
 
-/// Stores an index that is still to be built; `None` if the name is taken.
+/// Stores an index that is still to be built, and that these usetypes are kept out of, or those of the index `default`; `None` if the name is taken.
 pub async fn insert(
     conn: &mut PgConnection,
     name: &str,
     config: &Config,
     capabilities: IndexCapabilities,
+    excluded: Option<&[String]>,
 ) -> Result<Option<IndexId>, IndexError> {
     config.validate()?;
     Ok(sqlx::query_scalar(
-        "INSERT INTO search_indexes (name, config, capabilities, built_to) VALUES ($1, $2, $3, 0) ON CONFLICT DO NOTHING RETURNING id",
+        "INSERT INTO search_indexes (name, config, capabilities, excluded, built_to)
+         VALUES ($1, $2, $3, coalesce($4, (SELECT excluded FROM search_indexes WHERE name = $5)), 0) ON CONFLICT DO NOTHING RETURNING id",
     )
     .bind(name)
     .bind(Json(config))
     .bind(Json(capabilities))
+    .bind(excluded)
+    .bind(DEFAULT)
     .fetch_optional(conn)
     .await?)
 }
@@ -182,6 +186,21 @@ pub async fn rebuild(conn: &mut PgConnection, id: IndexId, config: &Config) -> R
     Ok(())
 }
 
+/// Keeps these usetypes, and no others, out of an index. A build takes out what the index holds of them, and adds what was kept out before. Nothing changes if it is so
+/// already, which another process may have seen to.
+pub async fn exclude(conn: &mut PgConnection, id: IndexId, excluded: &[String]) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE search_indexes i SET excluded = $2, builds = builds + 1, replaces = replaces AND built_to IS NOT NULL,
+                built_to = CASE WHEN (capabilities ->> 'bm25')::boolean THEN 0 ELSE built_to END
+          WHERE i.id = $1 AND NOT (i.excluded @> $2 AND i.excluded <@ $2)",
+    )
+    .bind(id)
+    .bind(excluded)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
 /// Has the build of an index `i` begin no later than at the first of the subtrees, by whose documents the index covers others now. A build that is
 /// under way and replaces what the index holds still does.
 macro_rules! look_at {
@@ -258,8 +277,8 @@ pub async fn hold_builds(conn: &mut PgConnection) -> sqlx::Result<()> {
 pub async fn look_again(conn: &mut PgConnection, document: &Place) -> sqlx::Result<()> {
     sqlx::query(concat!(
         "UPDATE search_indexes i SET built_to = d.id - 1, builds = i.builds + 1 FROM documents d
-          WHERE d.id = $1 AND i.built_to >= d.id AND (i.capabilities ->> 'bm25')::boolean AND ",
-        covers!(),
+          WHERE d.id = $1 AND i.built_to >= d.id AND ",
+        takes!(),
         "   AND NOT EXISTS (SELECT FROM search_index_entries e WHERE e.index_id = i.id AND e.document_id = d.id)
             AND EXISTS (SELECT FROM search_index_entries e WHERE e.document_id = d.id)"
     ))

@@ -90,7 +90,7 @@ macro_rules! reading {
               WHERE i.name = $12),
          s AS MATERIALIZED (
              SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats
-              WHERE index_id = (SELECT id FROM i) AND term = ANY((SELECT $13::text[])::text[]) ORDER BY df, term LIMIT $16)
+              WHERE index_id = (SELECT id FROM i) AND term = ANY((SELECT $13::text[])::text[]))
          SELECT 0::smallint AS kind, NULL::int AS term_id, NULL::int AS first_doc, NULL::bytea AS data, NULL::int[] AS docs, NULL AS term,
                 generation, rescored_at AS seal, docs AS count, tokens, NULL::real AS average, id, config, pg_backend_pid() AS backend,
                 NULL::bigint[] AS documents, NULL::boolean[] AS passes, contents FROM i
@@ -118,24 +118,22 @@ macro_rules! reading {
 }
 
 /// All of the foreseen documents pass.
-const READING: &str = reading!("true AS passes FROM ", foreseen!("$17", "$18"));
+const READING: &str = reading!("true AS passes FROM ", foreseen!("$16", "$17"));
 
 /// Those that are eligible pass.
 const VERIFYING: &str = reading!(
     "d.id IS NOT NULL AS passes FROM ",
-    foreseen!("$17", "$18"),
+    foreseen!("$16", "$17"),
     " LEFT JOIN documents d ON d.id = e.document_id AND ",
     eligible!()
 );
 
-/// Reads what the index of this name knows of `terms`: of the `most` rarest of them at most. The sealed rows of `known` lists are left
-/// out. Returns `None` if there is no such index.
+/// Reads what the index of this name knows of `terms`. The sealed rows of `known` lists are left out. Returns `None` if there is no such index.
 pub async fn read(
     conn: &mut PgConnection,
     name: &str,
     terms: &[&str],
     known: &[Known],
-    most: usize,
     foreseen: Option<Foreseen<'_>>,
 ) -> sqlx::Result<Option<Reading>> {
     let (ids, seals): (Vec<i32>, Vec<i64>) = known.iter().copied().unzip();
@@ -145,7 +143,6 @@ pub async fn read(
     add(&mut arguments, terms);
     add(&mut arguments, ids);
     add(&mut arguments, seals);
-    add(&mut arguments, i64::try_from(most).unwrap_or(i64::MAX));
     add(&mut arguments, foreseen.map_or(IndexId(0), |foreseen| foreseen.index));
     add(&mut arguments, foreseen.map_or_else(Vec::new, |foreseen| foreseen.docnos.to_vec()));
     let statement = statement(eligible, READING, VERIFYING, &mut arguments);

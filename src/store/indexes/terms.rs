@@ -63,6 +63,18 @@ pub async fn ids(conn: &mut PgConnection, index: IndexId, terms: &[&str]) -> sql
         .await
 }
 
+/// Those of `terms` that the index of this name knows, each with the number of its sealed postings.
+pub async fn sealed_counts(conn: &mut PgConnection, index: &str, terms: &[&str]) -> sqlx::Result<Vec<(String, i32)>> {
+    sqlx::query_as(
+        "SELECT term, df FROM search_term_stats
+          WHERE index_id = (SELECT id FROM search_indexes WHERE name = $1) AND term = ANY($2)",
+    )
+    .bind(index)
+    .bind(terms)
+    .fetch_all(conn)
+    .await
+}
+
 /// The terms of an index that begin with the same letter as this one: the next ones behind it, and then those before it, at most `most` of each.
 pub async fn around(conn: &mut PgConnection, index: &str, term: &str, most: i64) -> sqlx::Result<Vec<String>> {
     let Some(first) = term.chars().next() else { return Ok(Vec::new()) };
@@ -139,6 +151,50 @@ pub async fn insert(conn: &mut PgConnection, index: IndexId, terms: &[&str]) -> 
     .bind(terms)
     .fetch_all(conn)
     .await
+}
+
+/// Of the next terms above `after`, at most `limit`: those whose sealed postings are all gone, and the last one looked at, `None` if there is no further one. A term that was
+/// never sealed may belong to a text that is about to be written, unless it was there at the end of the look before.
+pub async fn without_sealed(
+    conn: &mut PgConnection,
+    index: IndexId,
+    after: i32,
+    limit: i64,
+) -> sqlx::Result<(Vec<i32>, Option<i32>)> {
+    sqlx::query_as(
+        "SELECT coalesce(array_agg(term_id) FILTER (WHERE df = 0 AND (generation > 0 OR term_id <= terms_seen)), '{}'), max(term_id)
+           FROM (SELECT term_id, df, generation, (SELECT terms_seen FROM search_indexes WHERE id = $1) AS terms_seen FROM search_term_stats
+                  WHERE index_id = $1 AND term_id > $2 ORDER BY term_id LIMIT $3) s",
+    )
+    .bind(index)
+    .bind(after)
+    .bind(limit)
+    .fetch_one(conn)
+    .await
+}
+
+/// Says at the end of a look which term was the last one.
+pub async fn set_seen(conn: &mut PgConnection, index: IndexId, last: i32) -> sqlx::Result<()> {
+    sqlx::query("UPDATE search_indexes SET terms_seen = $2 WHERE id = $1")
+        .bind(index)
+        .bind(last)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Deletes those of these terms that have no postings at all, and returns how many these are. The caller holds the index alone, so that nobody writes a term in between.
+pub async fn delete_unused(conn: &mut PgConnection, index: IndexId, ids: &[i32]) -> sqlx::Result<u64> {
+    let deleted = sqlx::query(
+        "DELETE FROM search_term_stats s WHERE s.index_id = $1 AND s.term_id = ANY($2) AND s.df = 0
+            AND NOT EXISTS (SELECT FROM search_term_postings p WHERE p.index_id = s.index_id AND NOT p.sealed AND p.term_id = s.term_id)
+            AND NOT EXISTS (SELECT FROM search_term_tombstones t WHERE t.index_id = s.index_id AND t.term_id = s.term_id)",
+    )
+    .bind(index)
+    .bind(ids)
+    .execute(conn)
+    .await?;
+    Ok(deleted.rows_affected())
 }
 
 pub async fn set_sealed(

@@ -206,29 +206,41 @@ pub struct Said {
     pub message: String,
     /// In how many batches it said the same.
     pub times: i64,
+    /// It was said against this question, and not against another one of the task.
+    pub is_own: bool,
 }
 
-/// Takes what a provider said last against a question of a task, if it did, with what it said against the task's other questions, so that the next attempt
-/// asks all of them again. Errors with the codes `kept` stay.
+/// What a provider said last against a question of a task; else what it said against another one, unless its code is one of `alone`, which say nothing of
+/// others.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
-pub async fn take_error(
+pub async fn said(
     conn: &mut PgConnection,
     task_id: TaskId,
     asked: &[u8],
-    kept: &[&str],
+    alone: &[&str],
 ) -> sqlx::Result<Option<Said>> {
     sqlx::query_as(
-        "WITH said AS (
-             SELECT error_code, coalesce(error_message, '') AS error_message, count(*) OVER (PARTITION BY error_code) AS times FROM llm_batch_requests
-              WHERE task_id = $1 AND asked = $2 AND is_over AND error_code IS NOT NULL AND NOT is_dropped ORDER BY batch_id DESC LIMIT 1),
-         taken AS (
-             DELETE FROM llm_batch_requests q USING said
-              WHERE q.task_id = $1 AND q.is_over AND q.error_code IS NOT NULL AND q.error_code <> ALL($3) AND said.error_code <> ALL($3))
-         SELECT error_code, error_message, times FROM said",
+        "SELECT error_code, coalesce(error_message, '') AS error_message, count(*) OVER (PARTITION BY asked = $2, error_code) AS times, asked = $2 AS is_own
+           FROM llm_batch_requests
+          WHERE task_id = $1 AND (asked = $2 OR error_code <> ALL($3)) AND is_over AND error_code IS NOT NULL AND NOT is_dropped
+          ORDER BY is_own DESC, batch_id DESC LIMIT 1",
     )
     .bind(task_id)
     .bind(asked)
-    .bind(kept)
+    .bind(alone)
     .fetch_optional(conn)
     .await
+}
+
+/// Forgets what a provider said against the questions of a task, so that the next attempt asks all of them again. Errors with the codes `kept` stay.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
+pub async fn forget_said(conn: &mut PgConnection, task_id: TaskId, kept: &[&str]) -> sqlx::Result<()> {
+    sqlx::query(
+        "DELETE FROM llm_batch_requests WHERE task_id = $1 AND is_over AND error_code IS NOT NULL AND error_code <> ALL($2)",
+    )
+    .bind(task_id)
+    .bind(kept)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use std::collections::HashMap;
 use svc_client::wire::ShapeMode;
-use svc_ids::{DocumentId, ShapeBindingId, TripleId};
+use svc_ids::{DocumentId, ShapeBindingId, TripleId, WebhookId};
 
 /// The types of tasks that callers asked for, and that do not go with the tree of a file.
 const ASKED_FOR: [&str; 2] = [raptor::RULE, extraction::TASK];
@@ -188,6 +188,29 @@ pub async fn redirect_indexes(
     manage::follow_parts(conn, file, &new).await
 }
 
+/// Has webhooks tell of the counterparts of the nodes that they told of. Returns those that told of a node without one.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn redirect_webhooks(
+    conn: &mut PgConnection,
+    file: &Place,
+    counterparts: &HashMap<DocumentId, DocumentId>,
+    gone: &[DocumentId],
+) -> sqlx::Result<Vec<WebhookId>> {
+    let (old, new): (Vec<DocumentId>, Vec<DocumentId>) = counterparts.iter().unzip();
+    sqlx::query(
+        "UPDATE webhooks w SET root_id = n.new FROM unnest($1::bigint[], $2::bigint[]) AS n(old, new) WHERE w.root_id = n.old",
+    )
+    .bind(old)
+    .bind(new)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query_scalar("SELECT id FROM webhooks WHERE root_id = ANY($1) ORDER BY id")
+        .bind(gone)
+        .persistent(false)
+        .fetch_all(conn)
+        .await
+}
+
 /// Has the tasks of the generation $2 of which this holds follow it under its file $1.
 macro_rules! follow_tasks {
     ($task:literal) => {
@@ -203,7 +226,8 @@ macro_rules! follow_tasks {
 }
 
 /// Has facts extracted of the counterparts of nodes that go, where somebody asked for those of the nodes, and forgets the tasks of the others. Returns how
-/// many of these had not ended. The generation is in its place, and nobody holds one of the tasks.
+/// many of these had not ended. What a language model answered of a text goes to the counterpart that has the same text, so that nobody pays for it again.
+/// The generation is in its place, and nobody holds one of the tasks.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
 pub async fn redirect_extractions(
     conn: &mut PgConnection,
@@ -212,6 +236,16 @@ pub async fn redirect_extractions(
     gone: &[DocumentId],
 ) -> sqlx::Result<i64> {
     let (old, new): (Vec<DocumentId>, Vec<DocumentId>) = counterparts.iter().unzip();
+    sqlx::query(
+        "UPDATE llm_answers a SET document_id = n.new
+           FROM unnest($1::bigint[], $2::bigint[]) AS n(old, new) JOIN documents o ON o.id = n.old JOIN documents d ON d.id = n.new
+          WHERE a.document_id = n.old AND a.task_type = $3 AND d.content_hash = o.content_hash",
+    )
+    .bind(&old)
+    .bind(&new)
+    .bind(extraction::TASK)
+    .execute(&mut *conn)
+    .await?;
     // The tasks of the file are found by its root, those that have ended by another index than the others; see put_in_place.
     sqlx::query(
         "WITH moved AS (
@@ -294,6 +328,50 @@ pub async fn redirect_bindings(
     Ok((followed, lost))
 }
 
+/// A merge in force of a node that goes.
+#[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
+pub struct LostMerge {
+    pub id: i64,
+    pub kept_id: DocumentId,
+    pub merged_id: DocumentId,
+}
+
+/// Has the counterparts of nodes that go taken for what the nodes were taken for, and takes the merges of the others away. Returns how many merges in force
+/// follow, and the others. Who may read the file may know of each, because the documents of such a merge have one guard.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn redirect_merges(
+    conn: &mut PgConnection,
+    file: &Place,
+    counterparts: &HashMap<DocumentId, DocumentId>,
+    gone: &[DocumentId],
+) -> sqlx::Result<(i64, Vec<LostMerge>)> {
+    let (old, new): (Vec<DocumentId>, Vec<DocumentId>) = counterparts.iter().unzip();
+    for statement in [
+        "UPDATE entity_merges e SET kept_id = n.new FROM unnest($1::bigint[], $2::bigint[]) AS n(old, new) WHERE e.kept_id = n.old",
+        "UPDATE entity_merges e SET merged_id = n.new FROM unnest($1::bigint[], $2::bigint[]) AS n(old, new) WHERE e.merged_id = n.old",
+    ] {
+        sqlx::query(statement).bind(&old).bind(&new).execute(&mut *conn).await?;
+    }
+    let lost = sqlx::query_as(
+        "WITH lost AS (DELETE FROM entity_merges WHERE kept_id = ANY($1) OR merged_id = ANY($1) RETURNING id, kept_id, merged_id, undone_at)
+         SELECT l.id, l.kept_id, l.merged_id FROM lost l JOIN documents k ON k.id = l.kept_id JOIN documents m ON m.id = l.merged_id AND m.guard = k.guard
+          WHERE l.undone_at IS NULL ORDER BY l.id",
+    )
+    .bind(gone)
+    .persistent(false)
+    .fetch_all(&mut *conn)
+    .await?;
+    let followed = sqlx::query_scalar(
+        "SELECT count(*) FROM entity_merges e JOIN documents k ON k.id = e.kept_id JOIN documents m ON m.id = e.merged_id AND m.guard = k.guard
+          WHERE (e.kept_id = ANY($1) OR e.merged_id = ANY($1)) AND e.undone_at IS NULL",
+    )
+    .bind(new)
+    .persistent(false)
+    .fetch_one(conn)
+    .await?;
+    Ok((followed, lost))
+}
+
 /// Puts everything of a generation under its file: nodes, counts, tasks, attempts, evidence, text and vector. The tasks of the old tree
 /// go that have not ended, or that have failed and could be put back; nobody holds one of them. Summaries that somebody asked for stay
 /// wanted, and are made of the new leaves. Facts that are to be extracted stay wanted too.
@@ -303,11 +381,24 @@ pub async fn put_in_place(conn: &mut PgConnection, file: &Place, generation: &Ge
     // One index has the tasks of a root that have not ended, and another one those that have: no statement here reads the whole queue, as nobody
     // creates meanwhile.
     for statement in [
-        "DELETE FROM task_queue WHERE root_id = $1 AND NOT final AND task_type <> ALL($2)",
+        // What waits at the file for the titles above chunks has those to do too that callers put under the file.
+        "DELETE FROM task_queue WHERE root_id = $1 AND NOT final AND task_type <> ALL($2) AND NOT (scope_document_id = $1 AND task_type = 'embed:titles')",
         "DELETE FROM task_queue WHERE root_id = $1 AND final AND status = 'failed' AND task_type <> ALL($2)",
     ] {
         sqlx::query(statement).bind(id).bind(&ASKED_FOR[..]).execute(&mut *conn).await?;
     }
+    // What the old tree failed at is no reason why the new one lacks something, also where a purge has taken the task.
+    sqlx::query(
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, code, message, worker, started_at, param_fingerprint)
+         SELECT $1, a.task_id, a.task_type, a.attempt, 'skipped', 'reprocessed', 'another tree took the place of the one that this was for', '',
+                clock_timestamp(), a.param_fingerprint
+           FROM (SELECT DISTINCT ON (task_id) task_id, task_type, attempt, outcome, param_fingerprint
+                   FROM task_attempts WHERE document_id = $1 ORDER BY task_id, id DESC) a
+          WHERE a.outcome = 'failed' AND NOT EXISTS (SELECT 1 FROM task_queue t WHERE t.id = a.task_id)",
+    )
+    .bind(id)
+    .execute(&mut *conn)
+    .await?;
     for statement in [
         "DELETE FROM settle_event WHERE root_id = $1",
         "DELETE FROM node_evidence WHERE document_id = $1",
@@ -326,6 +417,8 @@ pub async fn put_in_place(conn: &mut PgConnection, file: &Place, generation: &Ge
         follow_tasks!("t.final"),
         "UPDATE task_attempts SET document_id = $1 WHERE document_id = $2",
         "UPDATE node_evidence SET document_id = $1 WHERE document_id = $2",
+        // What was answered for the file itself went with the summaries of the old tree.
+        "UPDATE llm_answers SET document_id = $1 WHERE document_id = $2",
         "UPDATE extractions SET document_id = $1 WHERE document_id = $2",
         "UPDATE document_vectors SET document_id = $1 WHERE document_id = $2",
         "UPDATE document_blobs SET options = (SELECT options FROM generations WHERE generation_id = $2) WHERE document_id = $1",

@@ -107,11 +107,11 @@ pub fn read(eligible: &Eligible, rows: &[PgRow]) -> sqlx::Result<Vec<Member>> {
     rows.iter().map(member).collect()
 }
 
-/// The most documents of their own inside of groups that are told from the groups.
+/// The most further groups inside of the known ones that are told from these.
 const NESTED: i64 = 1_000;
 
 /// Whether there is an eligible document outside of these groups, each of which is a container with its parts. `parts` are the usetypes
-/// of parts: any other document under a container is a group of its own.
+/// of parts: any other document under a container is a group of its own. A part belongs to the nearest group above it, whatever that one is in.
 pub async fn has_others(
     conn: &mut PgConnection,
     eligible: &Eligible,
@@ -126,10 +126,15 @@ pub async fn has_others(
         concat!(
             "WITH nested AS MATERIALIZED (
                  SELECT coalesce(array_agg(b.id), '{}') AS ids FROM (
-                     SELECT b.id FROM documents b WHERE b.path && $12::bigint[] AND b.usetype <> ALL($13::text[]) LIMIT $14) b)
+                     SELECT b.id FROM documents b
+                      WHERE b.path && $12::bigint[] AND b.usetype <> ALL($13::text[]) AND b.id <> ALL($12) LIMIT $14) b)
              SELECT EXISTS (SELECT FROM documents d WHERE ",
             eligible!(),
-            " AND d.id <> ALL($12) AND (NOT d.path && $12 OR (SELECT cardinality(ids) = $14 OR d.id = ANY(ids) OR d.path && ids FROM nested)))"
+            " AND d.id <> ALL($12) AND (NOT d.path && $12 OR (
+                 SELECT cardinality(n.ids) = $14 OR (d.path || d.id) && n.ids AND (
+                            SELECT g.id = ANY(n.ids) FROM unnest(d.path || d.id) WITH ORDINALITY g(id, depth)
+                             WHERE g.id = ANY($12) OR g.id = ANY(n.ids) ORDER BY g.depth DESC LIMIT 1)
+                   FROM nested n)))"
         ),
         &mut arguments,
     );

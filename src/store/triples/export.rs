@@ -35,8 +35,7 @@ pub struct Edge {
     pub fact_type: Word<FactType>,
     pub source_id: Option<DocumentId>,
     pub source_iri: Option<String>,
-    /// The documents that state it, as far as the scope covers them, the source first, at most [`MOST_SOURCES`](crate::store::archive::MOST_SOURCES); none
-    /// without a history.
+    /// The documents that state it, as far as the scope covers them, the source first, at most `store::archive::MOST_SOURCES`; none without a history.
     pub cited: Vec<DocumentId>,
 }
 
@@ -57,12 +56,12 @@ pub struct Exported {
 /// The place of a fact in the order of a graph: by subject, predicate and id.
 pub type After = (DocumentId, PredicateId, TripleId);
 
-/// Facts that follow each other.
-#[derive(Debug, Default)]
+/// Facts that follow each other. There may be none, though others follow.
+#[derive(Debug)]
 pub struct Page {
     pub edges: Vec<Edge>,
-    /// Whether no fact follows them.
-    pub is_last: bool,
+    /// After which the next page begins; `None` if no fact follows.
+    pub next: Option<After>,
 }
 
 /// How much a page may have: facts, and bytes of literals, which the last fact may exceed.
@@ -80,6 +79,9 @@ struct Row {
     found: i64,
 }
 
+/// The most facts that one statement reads to find those of a page: a caller may read few of all, and a document have few under it.
+const READ: i64 = 50_000;
+
 /// The facts after a place.
 pub async fn page(
     conn: &mut PgConnection,
@@ -88,6 +90,16 @@ pub async fn page(
     after: After,
     limit: Limit,
 ) -> sqlx::Result<Page> {
+    let end: Option<After> = sqlx::query_as(
+        "SELECT subject_id, predicate_id, id FROM triples WHERE (subject_id, predicate_id, id) > ($1, $2, $3)
+          ORDER BY subject_id, predicate_id, id OFFSET $4 LIMIT 1",
+    )
+    .bind(after.0)
+    .bind(after.1)
+    .bind(after.2)
+    .bind(READ)
+    .fetch_optional(&mut *conn)
+    .await?;
     let mut arguments = scope.arguments();
     add(&mut arguments, wanted.known_at);
     add(&mut arguments, wanted.valid_at);
@@ -100,7 +112,9 @@ pub async fn page(
     add(&mut arguments, wanted.history);
     add(&mut arguments, limit.bytes);
     add(&mut arguments, wanted.classes);
-    // The condition on the subject alone is what the index is entered by.
+    add(&mut arguments, end.map(|end| end.0));
+    add(&mut arguments, end.map(|end| end.1));
+    add(&mut arguments, end.map(|end| end.2));
     let query = concat!(
         "SELECT t.id, t.subject_id, s.iri AS subject_iri, s.blank AS subject_blank, t.predicate_id, t.object_id, o.iri AS object_iri,
                 o.blank AS object_blank, t.object_literal, t.object_datatype, t.object_language, t.valid_from, t.valid_until, t.recorded_at,
@@ -112,7 +126,8 @@ pub async fn page(
            FROM (SELECT t.*, count(*) OVER () AS found,
                         sum(octet_length(coalesce(t.object_literal, ''))) OVER (ORDER BY t.subject_id, t.predicate_id, t.id) - octet_length(coalesce(t.object_literal, '')) AS bytes
                    FROM (SELECT t.* FROM triples t
-                  WHERE t.subject_id >= $7 AND (t.subject_id, t.predicate_id, t.id) > ($7, $8, $9)
+                  WHERE (t.subject_id, t.predicate_id, t.id) > ($7, $8, $9)
+                    AND ($14::bigint IS NULL OR (t.subject_id, t.predicate_id, t.id) <= ($14, $15, $16))
                     AND t.recorded_at <= $3 AND ($11 OR t.invalidated_at IS NULL OR t.invalidated_at > $3)
                     AND ($4::timestamptz IS NULL OR t.valid @> $4)
                     AND (NOT $5 OR t.derived_by IS NULL)
@@ -134,6 +149,8 @@ pub async fn page(
     );
     let rows: Vec<Row> = sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await?;
     let found = rows.first().map_or(0, |row| row.found);
-    let is_last = found < limit.facts && rows.len() as i64 == found;
-    Ok(Page { edges: rows.into_iter().map(|row| row.edge).collect(), is_last })
+    let is_full = found == limit.facts || (rows.len() as i64) < found;
+    let edges: Vec<Edge> = rows.into_iter().map(|row| row.edge).collect();
+    let last = edges.last().filter(|_| is_full).map(|last| (last.subject_id, last.predicate_id, last.id));
+    Ok(Page { edges, next: last.or(end) })
 }

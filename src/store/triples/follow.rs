@@ -221,11 +221,15 @@ async fn concerned(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::R
 }
 
 /// Closes the facts that a document stated and no longer states: all that are not among `kept`. What another document states too, or somebody
-/// without a source, is recorded anew without this one, in the zone of who states it. Returns how many were closed.
+/// without a source, is recorded anew without this one, in the zone of who states it. Returns the subject of each that was closed.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = source.0))]
-pub async fn no_longer_stated(conn: &mut PgConnection, source: DocumentId, kept: &[TripleId]) -> sqlx::Result<usize> {
-    let gone: Vec<TripleId> = sqlx::query_scalar(
-        "SELECT DISTINCT t.id FROM triple_citations c JOIN triples t ON t.id = c.triple_id
+pub async fn no_longer_stated(
+    conn: &mut PgConnection,
+    source: DocumentId,
+    kept: &[TripleId],
+) -> sqlx::Result<Vec<DocumentId>> {
+    let gone: Vec<(TripleId, DocumentId)> = sqlx::query_as(
+        "SELECT DISTINCT t.id, t.subject_id FROM triple_citations c JOIN triples t ON t.id = c.triple_id
           WHERE c.document_id = $1 AND t.invalidated_at IS NULL AND t.id <> ALL($2) ORDER BY t.id",
     )
     .bind(source)
@@ -234,8 +238,9 @@ pub async fn no_longer_stated(conn: &mut PgConnection, source: DocumentId, kept:
     .fetch_all(&mut *conn)
     .await?;
     if gone.is_empty() {
-        return Ok(0);
+        return Ok(Vec::new());
     }
+    let (gone, subjects): (Vec<TripleId>, Vec<DocumentId>) = gone.into_iter().unzip();
     let at = take_pen(conn).await?;
     events::facts(conn, EventKind::TripleInvalidated, &gone).await?;
     sqlx::query("UPDATE triples SET invalidated_at = $1, invalidation = 'replaced' WHERE id = ANY($2)")
@@ -269,7 +274,7 @@ pub async fn no_longer_stated(conn: &mut PgConnection, source: DocumentId, kept:
     // What was recorded just now may have to be closed for what another zone has already.
     let at = move_on(conn).await?;
     change_zones(conn, at, &stated).await?;
-    Ok(gone.len())
+    Ok(subjects)
 }
 
 /// A document of a tree that is replaced, and the one in its place.

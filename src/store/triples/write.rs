@@ -287,15 +287,22 @@ pub struct NewCitation {
     pub confidence: Option<f64>,
 }
 
-/// Records which documents state facts; the same words of a document are cited once.
+/// Records which documents state facts; the same words of a document are cited once, and once more when its text has changed since. Of the citations
+/// of its former texts only the first stays, which says since when the document states the fact.
 pub async fn cite(conn: &mut PgConnection, at: DateTime<Utc>, new: &[NewCitation]) -> sqlx::Result<()> {
     if new.is_empty() {
         return Ok(());
     }
     sqlx::query(
-        "INSERT INTO triple_citations (triple_id, document_id, quote_start, quote_end, source_hash, confidence, cited_at)
-         SELECT c.*, $1 FROM unnest($2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::text[], $7::float8[]) c
-         ON CONFLICT DO NOTHING",
+        "WITH cited AS (
+             SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::text[], $7::float8[])
+                    n(triple_id, document_id, quote_start, quote_end, source_hash, confidence)),
+              outdated AS (
+             DELETE FROM triple_citations c USING cited n
+              WHERE c.triple_id = n.triple_id AND c.document_id = n.document_id AND c.source_hash <> n.source_hash
+                AND EXISTS (SELECT FROM triple_citations f WHERE f.triple_id = c.triple_id AND f.document_id = c.document_id AND f.id < c.id))
+         INSERT INTO triple_citations (triple_id, document_id, quote_start, quote_end, source_hash, confidence, cited_at)
+         SELECT n.*, $1 FROM cited n ON CONFLICT DO NOTHING",
     )
     .bind(at)
     .bind(new.iter().map(|row| row.triple_id).collect::<Vec<_>>())

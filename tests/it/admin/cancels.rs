@@ -1,9 +1,16 @@
 //! What a cancel of a file or of a task ends, and what it leaves.
 use super::{claim, idle, long_text, of_root, waits_for_pause};
 use crate::{
+    edits::patched,
+    extraction,
     queue::{LEASE, claimer, node, task},
-    support::{TestApp, Wish, invariants, place, sample, until},
+    support::{
+        TestApp, Wish, invariants,
+        llm::{Llm, Reply},
+        place, sample, until,
+    },
 };
+use serde_json::json;
 use svc::{
     ingest::settle,
     store::{
@@ -13,7 +20,13 @@ use svc::{
     worker::queue::PgQueue,
 };
 use svc_actors::{Lane, Queue, TaskFailure, WriteMode};
-use svc_client::wire::{DocumentPath, ErrorType, PageQuery, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath};
+use svc_client::{
+    Json, OptionalJson,
+    wire::{
+        Bm25Search, DocumentPath, ErrorType, PageQuery, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath,
+        WaitQuery,
+    },
+};
 
 #[tokio::test]
 async fn a_cancel_in_the_middle_stops_what_runs_and_frees_its_region() {
@@ -227,6 +240,168 @@ async fn one_task_can_be_cancelled_and_takes_its_dependents_along() {
     app.end().await;
 }
 
+const BIRDS: &str = "# Herons\n\nA heron waits in the shallows.\n\n# Storks\n\nA stork nests on the chimney.\n";
+
+fn of_type(task_type: &str) -> TaskTypePath {
+    TaskTypePath { task_type: task_type.to_owned() }
+}
+
+/// Has facts extracted of a file, by a task for each of its texts.
+async fn begin_extraction(app: &TestApp, id: i64) -> i64 {
+    let begun = app.client.extract_facts(DocumentPath { id }, WaitQuery::default(), OptionalJson(None)).await;
+    let tasks = begun.unwrap().tasks;
+    assert!(tasks > 0);
+    tasks
+}
+
+/// How often somebody was told of a cancel.
+async fn cancels_told(app: &TestApp) -> i64 {
+    let told = "SELECT count(*) FROM event_outbox WHERE kind = 'ingest.cancelled'";
+    sqlx::query_scalar(told).fetch_one(&app.pool).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_adds_to_a_settled_file_is_cancelled_without_a_word_on_its_ingestion() {
+    let llm = Llm::start().await;
+    let app = extraction::app(&llm, &[]).await;
+    let id = app.upload_bytes("birds.md", BIRDS).await.unwrap().document_id;
+    app.settled(id).await;
+    // As it settled, a part of it had failed.
+    sqlx::query("INSERT INTO node_evidence (document_id, name, value) VALUES ($1, 'failed_parts', '{\"nodes\": 1}')")
+        .bind(id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let frontier = async || app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    let before = frontier().await;
+    assert_eq!((before.settled, before.warnings.len()), (Settled::Settled, 1), "{before:?}");
+    app.client.pause_task_type(of_type("extract:facts")).await.unwrap();
+    let tasks = begin_extraction(&app, id).await;
+    let waiting = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    assert_eq!((waiting.tasks_cancelled, waiting.tasks_stopping), (tasks, 0));
+    assert_eq!(frontier().await, before);
+
+    llm.will_say(|_| Reply::Hold(Vec::new()));
+    begin_extraction(&app, id).await;
+    app.client.resume_task_type(of_type("extract:facts")).await.unwrap();
+    until("a question", async || llm.asked().pop()).await;
+    assert!(app.client.cancel_ingest(DocumentPath { id }).await.unwrap().tasks_stopping > 0);
+    app.settled(id).await;
+    assert_eq!(frontier().await, before);
+
+    assert_eq!(cancels_told(&app).await, 0);
+    let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    assert!(!evidence.contains_key("cancelled") && evidence.contains_key("failed_parts"), "{evidence:?}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// A section of [`BIRDS`], and its chunk.
+async fn section(app: &TestApp, id: i64, title: &str) -> (i64, i64) {
+    let tree = app.subtree(id).await;
+    let section = tree.iter().find(|node| node.usetype == "section" && node.title == title).unwrap().id;
+    let chunk = tree.iter().find(|node| node.usetype == "chunk" && node.path.contains(&section)).unwrap().id;
+    (section, chunk)
+}
+
+/// Whether the chunk on herons is found by BM25, and whether by its vector.
+async fn is_found(app: &TestApp, chunk: i64) -> (bool, bool) {
+    let search = Bm25Search { usetype: Some(vec!["chunk".to_owned()]), ..Bm25Search::new("heron") };
+    let found = app.client.search_bm25(Json(search)).await.unwrap().results;
+    let vectors = "SELECT count(*) FROM document_vectors WHERE document_id = $1";
+    let vectors: i64 = sqlx::query_scalar(vectors).bind(chunk).fetch_one(&app.pool).await.unwrap();
+    (found.iter().any(|result| result.document.id == chunk), vectors == 1)
+}
+
+/// The types of the tasks that have not ended.
+async fn unfinished(app: &TestApp) -> Vec<String> {
+    let left = "SELECT task_type FROM task_queue WHERE NOT final ORDER BY id";
+    sqlx::query_scalar(left).fetch_all(&app.pool).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_of_a_settled_file_leaves_the_tasks_by_which_its_texts_are_found() {
+    let llm = Llm::start().await;
+    let app = extraction::app(&llm, &[]).await;
+    let id = app.upload_bytes("birds.md", BIRDS).await.unwrap().document_id;
+    app.settled(id).await;
+    let (herons, chunk) = section(&app, id, "Herons").await;
+    assert_eq!(is_found(&app, chunk).await, (true, true));
+    for name in ["embed:titles", "extract:facts"] {
+        app.client.pause_task_type(of_type(name)).await.unwrap();
+    }
+    app.client.protect_document(DocumentPath { id: herons }).await.unwrap();
+    assert_eq!(is_found(&app, chunk).await, (false, false), "its titles are others");
+
+    let tasks = begin_extraction(&app, id).await;
+    let cancelled = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    assert_eq!((cancelled.tasks_cancelled, cancelled.tasks_stopping), (tasks, 0));
+    let again = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    assert_eq!((again.tasks_cancelled, again.tasks_stopping), (0, 0));
+    for name in ["embed:titles", "extract:facts"] {
+        app.client.resume_task_type(of_type(name)).await.unwrap();
+    }
+    until("every task to end", async || unfinished(&app).await.is_empty().then_some(())).await;
+    assert_eq!(is_found(&app, chunk).await, (true, true));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_of_a_file_that_an_edit_brought_back_leaves_those_of_its_settled_texts() {
+    let app = TestApp::start().await;
+    let id = app.upload_bytes("birds.md", BIRDS).await.unwrap().document_id;
+    app.settled(id).await;
+    let ((herons, chunk), (_, other)) = (section(&app, id, "Herons").await, section(&app, id, "Storks").await);
+    for name in ["embed", "embed:titles"] {
+        app.client.pause_task_type(of_type(name)).await.unwrap();
+    }
+    app.client.protect_document(DocumentPath { id: herons }).await.unwrap();
+    patched(&app, other, json!({"content": "A stork claps its beak."})).await;
+    assert_eq!(is_found(&app, chunk).await, (false, false), "its titles are others");
+
+    assert!(app.client.cancel_ingest(DocumentPath { id }).await.unwrap().tasks_cancelled > 0);
+    assert_eq!(unfinished(&app).await, ["embed:titles"]);
+    for name in ["embed", "embed:titles"] {
+        app.client.resume_task_type(of_type(name)).await.unwrap();
+    }
+    until("every task to end", async || unfinished(&app).await.is_empty().then_some(())).await;
+    assert_eq!(app.settled(id).await.settled, Settled::Failed);
+    assert_eq!(is_found(&app, chunk).await, (true, true));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_has_failed_is_cancelled_without_another_word_on_its_ingestion() {
+    let llm = Llm::start().await;
+    let app = extraction::app(&llm, &[]).await;
+    let id = app.upload_bytes("birds.md", BIRDS).await.unwrap().document_id;
+    app.settled(id).await;
+    // Another text of one chunk brings the file back in flight, and the other chunk stays settled.
+    app.client.pause_task_type(of_type("embed")).await.unwrap();
+    let chunk = app.subtree(id).await.into_iter().find(|node| node.usetype == "chunk").unwrap().id;
+    patched(&app, chunk, json!({"content": "A heron spears a fish."})).await;
+    assert!(app.client.cancel_ingest(DocumentPath { id }).await.unwrap().tasks_cancelled > 0);
+    let before = app.settled(id).await;
+    assert_eq!((before.settled, cancels_told(&app).await), (Settled::Failed, 1), "{before:?}");
+    let evidence = async || {
+        let mut evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+        evidence.remove("cancelled").unwrap()
+    };
+    let said = evidence().await;
+    assert!(said["nodes_failed"].as_i64() > Some(0), "{said}");
+
+    app.client.pause_task_type(of_type("extract:facts")).await.unwrap();
+    let tasks = begin_extraction(&app, id).await;
+    let cancelled = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    assert_eq!((cancelled.tasks_cancelled, cancelled.tasks_stopping), (tasks, 0));
+    assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap(), before);
+    assert_eq!((evidence().await, cancels_told(&app).await), (said, 1));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
 /// Its tasks may have been asked to stop one by one, which does not end the file itself.
 #[tokio::test]
 async fn a_file_whose_only_task_is_being_stopped_is_cancelled_once() {
@@ -242,11 +417,7 @@ async fn a_file_whose_only_task_is_being_stopped_is_cancelled_once() {
         assert_eq!((cancelled.tasks_cancelled, cancelled.tasks_stopping), (0, 1));
         assert_eq!(settled().await, Settled::Failed);
     }
-    let told: i64 = sqlx::query_scalar("SELECT count(*) FROM event_outbox WHERE kind = 'ingest.cancelled'")
-        .fetch_one(&app.pool)
-        .await
-        .unwrap();
-    assert_eq!(told, 1, "the second cancel finds nothing new");
+    assert_eq!(cancels_told(&app).await, 1, "the second cancel finds nothing new");
     let queue = PgQueue::new(&app.service.tools(), claimer("w"), LEASE, None);
     assert!(queue.fail(&held, &TaskFailure::cancelled()).await.unwrap());
     invariants::check_drained(&app.pool).await;

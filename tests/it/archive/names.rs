@@ -2,12 +2,16 @@
 use super::done;
 use crate::{
     principals::{idle, someone},
-    support::invariants,
+    rdf::{canonical, export, import},
+    support::{TestApp, Wish, invariants},
 };
 use serde_json::{Value, json};
 use svc_client::{
-    Json,
-    wire::{DocumentPath, FactQuery, NewBatch, NewPredicate},
+    Json, TurtleText,
+    wire::{
+        DocumentPath, FactQuery, ImportQuery, NewBatch, NewPredicate, OntologyQuery, PredicateQuery, PredicateResponse,
+        TurtleQuery,
+    },
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -92,6 +96,75 @@ async fn a_fact_keeps_all_the_documents_that_state_it() {
     assert_eq!(said, [json!("3")]);
     for app in [app, other, third] {
         invariants::check(&app.pool).await;
+        app.end().await;
+    }
+}
+
+/// Brings what one store holds into another one.
+async fn carry(app: &TestApp, other: &TestApp) -> Value {
+    let at = tempfile::tempdir().unwrap();
+    let archive = at.path().join("archive");
+    done(app, &["export", archive.to_str().unwrap()]).await;
+    done(other, &["import", archive.to_str().unwrap()]).await
+}
+
+/// The predicate with this IRI.
+async fn predicate(app: &TestApp, iri: &str) -> PredicateResponse {
+    let listed = app.client.list_predicates(PredicateQuery::default()).await.unwrap().predicates;
+    listed.into_iter().find(|predicate| predicate.iri == iri).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn iris_with_blanks_of_unicode_or_nothing_behind_the_scheme_come_in_again() {
+    let (app, other) = (idle().await, idle().await);
+    let text =
+        "<http://e/New\u{a0}York> <http://e/is\u{a0}near> <http://e/東京\u{3000}都> ; <http://e/writes> <mailto:> .";
+    import(&app.client, ImportQuery::default(), text).await.unwrap();
+    let imported = carry(&app, &other).await;
+    assert_eq!((&imported["facts"]["created"], &imported["predicates"]), (&json!(2), &json!(2)), "{imported}");
+    assert_eq!(canonical(&export(&other.client, TurtleQuery::default()).await), canonical(text));
+    for app in [app, other] {
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_predicate_on_which_two_ontologies_contradict_each_other_comes_in_without_what_they_say() {
+    let (app, other) = (idle().await, idle().await);
+    for (name, kind) in [("one", "Symmetric"), ("two", "Asymmetric")] {
+        let text = format!(
+            "@prefix owl: <http://www.w3.org/2002/07/owl#> . <http://e/{name}> a owl:Ontology . <http://e/near> a owl:{kind}Property, owl:TransitiveProperty ."
+        );
+        app.client.create_ontology(OntologyQuery::default(), TurtleText(text)).await.unwrap();
+    }
+    import(&app.client, ImportQuery::default(), "<http://e/a> <http://e/near> <http://e/b> .").await.unwrap();
+    let said = predicate(&app, "http://e/near").await;
+    assert!(said.symmetric && said.asymmetric && said.transitive);
+    let imported = carry(&app, &other).await;
+    let counted = (&imported["facts"]["created"], &imported["predicates"], &imported["predicates_reduced"]);
+    assert_eq!(counted, (&json!(1), &json!(1), &json!(1)), "{imported}");
+    let said = predicate(&other, "http://e/near").await;
+    assert!(!said.symmetric && !said.asymmetric && said.transitive);
+    for app in [app, other] {
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_predicate_whose_iri_this_store_derives_comes_in_by_its_name() {
+    let settings = &[("SVC_RDF_BASE", "https://b.example/")];
+    let app = TestApp::with(Wish { no_worker: true, settings, ..Wish::default() }).await;
+    let other = idle().await;
+    // It came from a store with the base that the other one has.
+    let text = "<http://e/a> <urn:svc:predicate/default/knows> <http://e/b> .";
+    import(&app.client, ImportQuery::default(), text).await.unwrap();
+    let imported = carry(&app, &other).await;
+    let counted = (&imported["facts"]["created"], &imported["predicates_reduced"]);
+    assert_eq!(counted, (&json!(1), &json!(1)), "{imported}");
+    let here = predicate(&other, "urn:svc:predicate/default/knows").await;
+    assert_eq!((here.namespace.as_str(), here.name.as_str()), ("default", "knows"));
+    assert_eq!(canonical(&export(&other.client, TurtleQuery::default()).await), canonical(text));
+    for app in [app, other] {
         app.end().await;
     }
 }

@@ -1,15 +1,23 @@
 //! What is unusual and allowed: it leaves a store and comes into another one, or nothing of it does.
-use super::{done, drained};
+use super::{done, drained, said};
 use crate::{
     cli::svc,
+    principals::{grant, idle, someone},
     runner::far,
     support::{TestApp, Wish, document},
 };
-use serde_json::json;
-use std::{fs, os::unix::fs::PermissionsExt};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+};
 use svc_client::{
     Code, FileUpload, Json,
-    wire::{ArchivePart, DocumentPath, ImportedArchive, NewDocument, NewLink, UploadQuery, WaitQuery},
+    wire::{
+        ArchivePart, ArchiveQuery, DocumentPath, GrantRight, ImportedArchive, NewBatch, NewDocument, NewLink,
+        NewPredicate, UploadQuery, WaitQuery,
+    },
 };
 
 /// As many bytes as twenty herons for each word, but a single token, because the tokenizer takes a word of over 100 characters as unknown.
@@ -187,4 +195,146 @@ async fn a_container_with_a_text_of_its_own_leaves_no_task_that_fails() {
     let queued: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue").fetch_one(&app.pool).await.unwrap();
     assert_eq!(queued, 0, "nothing embeds what has the sum of others");
     app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vectors_come_in_with_weights_of_which_a_sum_can_be_made() {
+    let app = TestApp::start().await;
+    let model = app.service.model().await.unwrap().identity().to_owned();
+    // A one and 383 zeros.
+    let halves = format!("ADwA{}", "AAAA".repeat(255));
+    let document = |id: i64| {
+        json!({"id": id, "title": "A", "content": "", "usetype": "markdown", "settled": "settled", "content_hash": "sha256:",
+            "created_at": "2024-01-01T00:00:00Z", "updated_at": "2024-01-01T00:00:00Z"})
+    };
+    let part = |weight: f64| -> ArchivePart {
+        let mut documents = [1, 2, 3].map(document);
+        documents[0]["rule"] = "segment".into();
+        for child in &mut documents[1..] {
+            child["parent"] = 1.into();
+            child["content"] = "heron".into();
+            child["vector"] = json!({"model": model, "weight": weight, "halves": halves});
+        }
+        serde_json::from_value(json!({"documents": documents})).unwrap()
+    };
+    let of = ImportedArchive { archive: "an-archive".to_owned(), parent_id: None };
+    for weight in [3e38, 1e-40, -1.0] {
+        let refused = app.client.import_documents(of.clone(), Json(part(weight))).await.unwrap_err();
+        assert_eq!(
+            (refused.code, &refused.members["field"]),
+            (Code::InvalidField, &json!("documents[1].vector.weight"))
+        );
+    }
+    let made = app.client.import_documents(of, Json(part(1e15))).await.unwrap();
+    assert_eq!((made.documents.len(), made.vectors), (3, 2));
+    drained(&app).await;
+    let sum = "SELECT v.weight FROM document_vectors v JOIN node_origins o ON o.document_id = v.document_id WHERE o.rule = 'segment'";
+    let sum: f32 = sqlx::query_scalar(sum).fetch_one(&app.pool).await.unwrap();
+    assert!((sum / 2e15 - 1.0).abs() < 0.01, "{sum}");
+    app.end().await;
+}
+
+/// What the rows of tables hold, the shortest first.
+async fn records(app: &TestApp) -> Vec<Value> {
+    let query = "SELECT structured_content FROM documents WHERE usetype = 'record' ORDER BY octet_length(structured_content::text)";
+    sqlx::query_scalar(query).fetch_all(&app.pool).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_with_more_text_than_a_caller_may_give_comes_out_and_in_again() {
+    let (app, other) = (TestApp::start().await, idle().await);
+    let table = format!("name,body\nheron,short\ncoot,brief\nteal,{}\n", long_words(11_000).trim());
+    let id = app.upload_bytes("articles.csv", table).await.unwrap().document_id;
+    assert_eq!(app.settled(id).await.nodes_failed, 0);
+    drained(&app).await;
+    let was = records(&app).await;
+    assert!(was.len() == 3 && was[2]["record"]["body"].as_str().unwrap().len() > 1 << 20, "{} records", was.len());
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    done(&app, &["export", archive.to_str().unwrap()]).await;
+    done(&other, &["import", archive.to_str().unwrap()]).await;
+    assert!(records(&other).await == was, "they differ");
+    app.end().await;
+    other.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_begins_nowhere_that_it_could_not_end() {
+    let app = idle().await;
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link");
+    fs::create_dir(folder.path().join("linked")).unwrap();
+    symlink(folder.path().join("linked"), &link).unwrap();
+    for (path, says) in
+        [(link.to_str().unwrap(), "is a link"), ("/proc", "is where a disk is mounted"), ("/dev/null", "is no folder")]
+    {
+        let output = svc(&app, &["export", path]).await;
+        assert!(output.status.code() == Some(1) && said(&output).contains(says), "{path}: {}", said(&output));
+        assert!(!Path::new(&format!("{path}.part")).exists(), "{path}: it has begun");
+    }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn few_links_among_many_are_found_though_no_page_reads_all() {
+    let app = idle().await;
+    let documents = json!([{"title": "top", "content": "", "key": "top"}, {"title": "child", "content": "", "parent_key": "top"},
+        {"title": "one", "content": ""}, {"title": "two", "content": ""}]);
+    let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
+    let made = app.client.create_documents(Json(batch)).await.unwrap().documents;
+    let [top, child, one, two] = [0, 1, 2, 3].map(|at: usize| made[at].document_id);
+    sqlx::query("INSERT INTO document_links (source_id, target_id, link_type) SELECT $1, $2, 'cites' || n FROM generate_series(1, 10001) n")
+        .bind(one)
+        .bind(two)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let link =
+        NewLink { target_id: one, link_type: "cites".to_owned(), score: None, metadata: serde_json::Map::default() };
+    app.client.create_link(DocumentPath { id: child }, Json(link)).await.unwrap();
+    let query = ArchiveQuery { parent_id: Some(top), ..ArchiveQuery::default() };
+    let first = app.client.export_links(query.clone()).await.unwrap();
+    assert!(first.links.is_empty() && first.next_cursor.is_some(), "{:?}", first.next_cursor);
+    let second = app.client.export_links(ArchiveQuery { cursor: first.next_cursor, ..query }).await.unwrap();
+    assert_eq!((second.links.len(), second.next_cursor), (1, None));
+    let ends = &second.links[0];
+    assert_eq!((ends.source, ends.target, ends.outside), (child, one, true));
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let exported = done(&app, &["export", archive.to_str().unwrap(), "--under", &top.to_string()]).await;
+    assert_eq!(exported["counts"]["links"], 1, "{exported}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn facts_come_in_calls_as_small_as_the_service_takes_them() {
+    let app = idle().await;
+    let settings = &[("SVC_RDF_MAX_TRIPLES", "50"), ("SVC_MAX_BODY_BYTES", "64 KiB")];
+    let other = TestApp::with(Wish { no_worker: true, settings, ..Wish::default() }).await;
+    let alice = someone(&app, "alice").await;
+    someone(&other, "alice").await;
+    let documents: Vec<Value> = (0..11).map(|number| json!({"title": format!("{number}"), "content": ""})).collect();
+    let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
+    let made = app.client.create_documents(Json(batch)).await.unwrap().documents;
+    let ids: Vec<i64> = made.iter().map(|made| made.document_id).collect();
+    grant(&app, &alice, ids[0], GrantRight::Read).await;
+    let new = NewPredicate { name: "weighs".to_owned(), ..NewPredicate::default() };
+    app.client.create_predicate(Json(new)).await.unwrap();
+    let fact = |weight: usize, source: Option<i64>| json!({"subject_id": ids[0], "predicate": "weighs", "object_literal": weight.to_string(), "source_id": source});
+    // Ten documents state each of the first.
+    let stated = (0..5).flat_map(|weight| ids[1..].iter().map(move |source| (weight, Some(*source))));
+    let facts: Vec<Value> =
+        stated.chain((5..300).map(|weight| (weight, None))).map(|(weight, source)| fact(weight, source)).collect();
+    let facts = serde_json::from_value(json!({"facts": facts, "on_overlap": "merge"})).unwrap();
+    app.client.assert_facts(Json(facts)).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    done(&app, &["export", archive.to_str().unwrap()]).await;
+    let imported = done(&other, &["import", archive.to_str().unwrap()]).await;
+    assert_eq!(imported["facts"], json!({"created": 300, "merged": 0, "existing": 0, "outside": 0, "left_out": 0}));
+    assert_eq!(imported["grants"]["created"], 1, "{imported}");
+    let cited: i64 = sqlx::query_scalar("SELECT count(*) FROM triple_citations").fetch_one(&other.pool).await.unwrap();
+    assert_eq!(cited, 50);
+    app.end().await;
+    other.end().await;
 }

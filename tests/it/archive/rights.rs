@@ -245,6 +245,43 @@ async fn what_only_closed_texts_say_is_named_to_nobody_else_after_a_round_trip()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fact_about_what_its_importer_may_only_read_is_left_out_and_the_others_come_in() {
+    let (app, other) = (idle().await, idle().await);
+    let (alice, bob) = (someone(&app, "alice").await, someone(&other, "bob").await);
+    for client in [&app.client, &other.client] {
+        import(client, ImportQuery::default(), "<http://e/acme> <http://e/is> 'a company' .").await.unwrap();
+    }
+    let notes = app.client.create_document(WaitQuery::default(), Json(document("Notes", ""))).await.unwrap().id;
+    let new = NewPredicate { name: "says".to_owned(), ..NewPredicate::default() };
+    app.client.create_predicate(Json(new)).await.unwrap();
+    for (field, about) in [("subject_iri", json!("http://e/acme")), ("subject_id", json!(notes))] {
+        let fact = json!({field: about, "predicate": "says", "object_literal": "hello", "source_id": notes});
+        app.client.assert_fact(Json(serde_json::from_value(fact).unwrap())).await.unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let arguments = ["export", archive.to_str().unwrap(), "--under", &notes.to_string()];
+    let output = svc_as(&app, &alice, &arguments).await;
+    assert!(output.status.success(), "{}", said(&output));
+
+    let output = svc_as(&other, &bob, &["import", archive.to_str().unwrap()]).await;
+    assert!(output.status.success(), "{}", said(&output));
+    let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(imported["facts"], json!({"created": 1, "merged": 0, "existing": 0, "outside": 1, "left_out": 0}));
+    let about: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM triples t JOIN graph_nodes g ON g.document_id = t.subject_id WHERE g.iri = 'http://e/acme'",
+    )
+    .fetch_one(&other.pool)
+    .await
+    .unwrap();
+    assert_eq!(about, 1, "what the owner imported");
+    assert_eq!(known(&bob).await.0, ["a company", "hello"]);
+    for app in [app, other] {
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_documents_come_back_without_their_parents_as_somebody_may_read() {
     let (app, other) = (idle().await, idle().await);
     let alice = someone(&app, "alice").await;

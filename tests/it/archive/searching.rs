@@ -2,7 +2,7 @@
 use super::{done, drained, hostile::change, rights::svc_as, rows, said};
 use crate::{
     principals::{grant, someone},
-    support::{TestApp, until},
+    support::{TestApp, Wish, invariants, until},
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -172,6 +172,32 @@ async fn token_vectors_indexes_and_contexts_go_along() {
     let expected = [("default", 0), ("late", 1), ("both", 1)].map(|(name, members)| (name.to_owned(), members));
     assert_eq!(covered, BTreeSet::from(expected));
     for app in [app, other, third] {
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn words_are_found_as_the_store_that_imports_indexes_them_whatever_the_other_one_held() {
+    let settings = &[("SVC_BM25_EXCLUDE_USETYPES", "markdown")];
+    let app = TestApp::with(Wish { settings, ..Wish::default() }).await;
+    svc::app::weigh_indexes(&app.pool, &app.service.settings).await.unwrap();
+    let other = TestApp::start().await;
+    app.create("oven", "Bread is baked in an oven.", None).await;
+    drained(&app).await;
+    let titles = async |app: &TestApp| -> Vec<String> {
+        let found = app.client.search_bm25(Json(Bm25Search::new("bread"))).await.unwrap().results;
+        found.into_iter().map(|result| result.document.title).collect()
+    };
+    assert!(titles(&app).await.is_empty(), "it is kept out there");
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    done(&app, &["export", archive.to_str().unwrap()]).await;
+    let imported = done(&other, &["import", archive.to_str().unwrap()]).await;
+    assert_eq!((&imported["vectors"], &imported["queued"]), (&json!(1), &json!(0)), "{imported}");
+    assert_eq!(titles(&other).await, ["oven"]);
+    drained(&other).await;
+    invariants::check_drained(&other.pool).await;
+    for app in [app, other] {
         app.end().await;
     }
 }

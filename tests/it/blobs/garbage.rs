@@ -1,5 +1,6 @@
 //! Objects that the store does not delete: they hold up no others.
 use super::*;
+use crate::support::{PATIENCE, s3::Stop};
 use std::time::Duration;
 
 #[tokio::test]
@@ -55,5 +56,39 @@ async fn a_page_of_garbage_that_was_put_off_gives_way_to_what_is_behind_it() {
     sqlx::query("UPDATE blob_garbage SET since = since - interval '1 hour'").execute(&mut *conn).await.unwrap();
     assert_eq!(store::blobs::garbage(&mut conn, day, 2).await.unwrap().len(), 2, "they are tried again");
     drop(conn);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_look_for_orphans_that_a_stop_cuts_off_is_made_again_a_day_later_and_a_whole_one_is_not() {
+    let s3 = S3::start().await;
+    let app = app_on(&s3.settings(), true).await;
+    let upload = app.upload_bytes("heron.txt", "A heron waits.").await.unwrap();
+    let key = upload.blob_ref.trim_start_matches("obj:").to_owned();
+    delete(&app, upload.document_id).await;
+    let nothing_names_it = async || {
+        sqlx::query("DELETE FROM blob_garbage").execute(&app.pool).await.unwrap();
+    };
+    nothing_names_it().await;
+    age(&s3.object(&key));
+    let queue = || PgQueue::new(&app.service.tools(), claimer("w"), crate::queue::LEASE, None);
+    let mut stopped = s3.stop_at(Stop::Before("GET", "list-type=2"));
+    let first = queue();
+    first.sweep().await.unwrap();
+    tokio::time::timeout(PATIENCE, stopped.recv()).await.expect("it lists objects").unwrap();
+    drop(first);
+    s3.go_on();
+    let looks_later = async |days: i32| {
+        let passes = "UPDATE upkeep_turn SET taken_at = taken_at - make_interval(days => $1)";
+        sqlx::query(passes).bind(days).execute(&app.pool).await.unwrap();
+        let next = queue();
+        next.sweep().await.unwrap();
+        until("its work to end", async || next.is_tidy().then_some(())).await;
+        keys(&app).await.1
+    };
+    assert_eq!(looks_later(1).await, [key.clone()].into());
+    nothing_names_it().await;
+    assert!(looks_later(1).await.is_empty(), "the look of this week was made");
+    assert_eq!(looks_later(6).await, [key].into());
     app.end().await;
 }

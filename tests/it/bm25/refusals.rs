@@ -157,3 +157,25 @@ async fn tombstones_that_have_to_wait_are_kept() {
     indexes::postings::insert_tombstones(&mut conn, IndexId(7), &waiting).await.unwrap();
     assert_eq!(indexes::postings::tombstones(&mut conn, IndexId(7), &[1, 2], 9).await.unwrap(), waiting);
 }
+
+#[tokio::test]
+async fn a_writer_that_waits_too_long_for_an_index_is_told_that_it_is_being_emptied() {
+    let pool = crate::support::server::new_pool().await;
+    let cache = Cache::new(1 << 20);
+    let (index, _) = plain_index(&pool, "emptied").await;
+    let pairs = [(1, "alpha".to_owned())];
+    let prepared = bm25::prepare(&pool, &cache, index, texts(&pairs)).await.unwrap();
+    let mut emptying = pool.begin().await.unwrap();
+    manage::lock(&mut emptying, index).await.unwrap();
+    for limit in ["statement_timeout", "lock_timeout"] {
+        let mut tx = pool.begin().await.unwrap();
+        let limit = sqlx::AssertSqlSafe(format!("SET LOCAL {limit} = '200ms'"));
+        sqlx::raw_sql(limit).execute(&mut *tx).await.unwrap();
+        let refused = bm25::replace(&mut tx, &prepared).await.unwrap_err();
+        assert!(matches!(refused, bm25::Error::Emptied(of) if of == index), "{refused}");
+        tx.rollback().await.unwrap();
+    }
+    emptying.rollback().await.unwrap();
+    put(&pool, &cache, index, &pairs).await;
+    assert_eq!(find(&pool, &cache, index, "alpha", 5, Allowed::All).await.len(), 1);
+}

@@ -55,3 +55,26 @@ async fn uploads_wait_for_a_service_that_goes_away_for_a_moment() {
     assert!(reports.iter().all(|report| report["document_id"].is_i64()), "{reports:?}");
     app.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_is_to_be_looked_after_only_where_the_call_may_have_changed_something() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    for (arguments, asks, looks) in [
+        (&["status"][..], "GET /health", false),
+        (&["ls"], "GET /documents/roots", false),
+        (&["search", "heron"], "POST /search/", false),
+        (&["rm", "1"], "DELETE /documents/1", true),
+    ] {
+        let proxy = before(&app).await;
+        proxy.set(Weather::Blackhole);
+        let child = start(&format!("http://{}", proxy.address), arguments);
+        until("the command to ask", async || proxy.has_heard(asks).then_some(())).await;
+        proxy.set(Weather::Cut);
+        let done = end_of(child).await;
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("no answer from") && !said.contains("start `svc serve`"), "{arguments:?}: {said}");
+        assert_eq!(said.contains("carried out"), looks, "{arguments:?}: {said}");
+    }
+    app.end().await;
+}

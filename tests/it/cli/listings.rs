@@ -4,7 +4,7 @@ use crate::support::{TestApp, Wish};
 use serde_json::json;
 use svc_client::{
     Json,
-    wire::{DocumentPath, NewBatch},
+    wire::{DocumentPath, NewBatch, NewTemplate, WaitQuery},
 };
 
 /// What is said where rows are left out.
@@ -33,5 +33,20 @@ async fn a_program_gets_every_row_and_who_gets_less_is_told_so() {
             assert_eq!(text(&listed.stderr).contains(MORE), is_told, "{arguments:?} {most:?}");
         }
     }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_gets_a_line_for_each_template() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let mut made = Vec::new();
+    for title in ["Greeting", "Farewell"] {
+        let new = NewTemplate { title: title.to_owned(), content: "Heron".to_owned(), ..NewTemplate::default() };
+        made.push(app.client.create_template(WaitQuery::default(), Json(new)).await.unwrap().id);
+    }
+    let listed = lines(&svc(&app, &["template", "list"]).await);
+    let mut ids: Vec<i64> = listed.iter().map(|line| line["id"].as_i64().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, made);
     app.end().await;
 }

@@ -1,9 +1,17 @@
 //! Commands with a pipe before or behind them.
 use super::{end_of, start, svc, text};
-use crate::support::{TestApp, Wish};
+use crate::{
+    admin::worker_command,
+    support::{TestApp, Wish, document, sample},
+};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
-use std::{fs, io::Write};
+use std::{
+    fs,
+    io::Write,
+    process::{Child, Stdio},
+};
+use svc_client::{Json, wire::WaitQuery};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_lines_are_imported_though_nobody_reads_what_is_said_of_them() {
@@ -58,5 +66,37 @@ async fn a_graph_is_not_imported_from_a_pipe_which_can_be_read_only_once() {
     let opened = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
     writer.join().unwrap().unwrap();
     drop(opened);
+    app.end().await;
+}
+
+/// The exit code of a command whose reader is gone before it says anything.
+async fn unread(mut child: Child) -> Option<i32> {
+    drop(child.stdout.take());
+    end_of(child).await.status.code()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_exit_code_that_is_an_answer_is_given_though_nobody_reads() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    // This waits for a worker, of which there is none.
+    app.upload(&sample("handbook.md")).await.unwrap();
+    for arguments in [&["doctor", "--json"][..], &["doctor"]] {
+        let mut doctor = worker_command(&app, arguments);
+        let doctor = doctor.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        assert_eq!(unread(doctor).await, Some(1), "{arguments:?}");
+    }
+    let mut ends = Vec::new();
+    for title in ["Heron", "Coot"] {
+        let made = app.client.create_document(WaitQuery::default(), Json(document(title, "It waits."))).await.unwrap();
+        ends.push(made.id.to_string());
+    }
+    assert_eq!(unread(start(&app.base, &["path", &ends[0], &ends[1]])).await, Some(1));
+
+    let folder = tempfile::tempdir().unwrap();
+    let (manifest, journal) = (folder.path().join("files.jsonl"), folder.path().join("journal"));
+    fs::write(&manifest, "no JSON\nneither\n").unwrap();
+    let (manifest, journal) = (manifest.to_str().unwrap(), journal.to_str().unwrap());
+    let bulk = start(&app.base, &["bulk", "--dry-run", "--journal", journal, manifest]);
+    assert_eq!(unread(bulk).await, Some(3));
     app.end().await;
 }

@@ -1,7 +1,7 @@
 //! The console as a person meets it, in a real browser.
 use super::{Console, PAGES};
 use crate::{
-    admin::of_root,
+    admin::{idle, of_root},
     support::{
         TOKEN, TestApp,
         browser::{Browser, Program},
@@ -12,7 +12,7 @@ use base64::Engine as _;
 use serde_json::json;
 use svc_client::{
     FileUpload,
-    wire::{FailureQuery, UploadQuery},
+    wire::{FailureQuery, TaskTypePath, UploadQuery},
 };
 
 /// The folder that the pages are drawn into, if somebody wants to see them: SVC_TEST_SCREENSHOTS.
@@ -246,6 +246,102 @@ async fn a_person_operates_the_service_in_a_browser() {
         (left == 0).then_some(())
     })
     .await;
+    console.end().await;
+    app.end().await;
+}
+
+/// Has a live page read itself again, and waits until that is done.
+fn draw_anew(browser: &mut Browser) {
+    let is_anew = browser.value(
+        "(async () => {
+             events?.close();
+             while (busy) await new Promise(done => setTimeout(done, 5));
+             document.querySelector('.when').textContent = '';
+             await refresh();
+             return document.querySelector('.when').textContent !== '';
+         })()",
+    );
+    assert_eq!(is_anew, true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_a_person_typed_chose_and_was_told_stays_while_a_page_goes_on() {
+    let Some(program) = Program::find() else {
+        return missing("forms of live pages in a browser (no browser here: config/setup.sh browser)");
+    };
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    // Nobody works, so the file stays in flight, and its page is live.
+    let file = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let task = app.client.list_tasks(of_root(file)).await.unwrap().tasks.remove(0).id;
+    let base = console.base.clone();
+    let person = move || {
+        let profile = tempfile::tempdir().unwrap();
+        let mut browser = Browser::start(&program, profile.path());
+        sign_in(&mut browser, &base, TOKEN);
+
+        browser.go(&format!("{base}/documents"));
+        browser.value("document.querySelector('input[name=name]').focus()");
+        browser.insert("hand");
+        browser.value("document.activeElement.blur()");
+        draw_anew(&mut browser);
+        assert_eq!(browser.value("document.querySelector('input[name=name]').value"), "hand");
+
+        browser.go(&format!("{base}/view/{file}"));
+        browser.value(
+            "(() => {
+                 const { q, method, usetype, from, parent_id } = document.querySelector('.ask').elements;
+                 [q.value, method.value, usetype.value, from.value, parent_id.checked] = ['heron', 'fulltext', 'record', '2026-03-01', false];
+                 document.querySelector('#find').value = 'abc';
+             })()",
+        );
+        draw_anew(&mut browser);
+        let kept = browser.value(
+            "(() => {
+                 const { q, method, usetype, from, parent_id } = document.querySelector('.ask').elements;
+                 return [q.value, method.value, usetype.value, from.value, parent_id.checked, document.querySelector('#find').value];
+             })()",
+        );
+        assert_eq!(kept, json!(["heron", "fulltext", "record", "2026-03-01", false, "abc"]));
+
+        // What an act came to stays above what the page then finds.
+        browser.go(&base);
+        browser.until("document.querySelector('form[action=\"/task-types/probe/pause\"]')");
+        browser.click_and_accept("document.querySelector('form[action=\"/task-types/probe/pause\"] button')");
+        let told = "[...document.querySelectorAll('main > .finding')].map(e => e.innerText.includes('Paused probe.'))";
+        browser.until(&format!("{told}.length > 1"));
+        for _ in 0..2 {
+            draw_anew(&mut browser);
+            let told = browser.value(told);
+            let told = told.as_array().unwrap();
+            assert!(told.len() > 1 && told[0] == true && told[1..].iter().all(|told| *told == false), "{told:?}");
+        }
+
+        // No button becomes another under somebody's hand: that of what is no longer possible goes.
+        browser.go(&format!("{base}/tasks/{task}"));
+        browser.value(
+            "(async () => {
+                 window.before = document.querySelector('main form button');
+                 await fetch(before.form.action, { method: 'POST', body: new URLSearchParams(new FormData(before.form)) });
+             })()",
+        );
+        draw_anew(&mut browser);
+        let labels = "[before.textContent, before.isConnected, document.querySelector('main form button').textContent]";
+        assert_eq!(browser.value(labels), json!(["Cancel", false, "Retry"]));
+
+        // Whose session has ended signs in, and is back where that was.
+        browser.go(&format!("{base}/documents?name=hand"));
+        browser.value("events?.close()");
+        browser.call("Network.clearBrowserCookies", json!({}));
+        browser.leave(|browser| drop(browser.value("setTimeout(refresh, 0)")));
+        assert_eq!(browser.value("location.pathname + location.search"), json!("/login?to=%2Fdocuments%3Fname%3Dhand"));
+        browser.value("document.querySelector('#token').focus()");
+        browser.insert(TOKEN);
+        browser.leave(|browser| drop(browser.value("document.querySelector('form').submit()")));
+        assert_eq!(browser.value("location.pathname + location.search"), "/documents?name=hand");
+    };
+    tokio::task::spawn_blocking(person).await.unwrap();
+    app.client.resume_task_type(TaskTypePath { task_type: "probe".to_owned() }).await.unwrap();
     console.end().await;
     app.end().await;
 }

@@ -4,7 +4,7 @@ use crate::{
     admin::{idle, of_root},
     principals::someone,
     queue,
-    support::{TOKEN, TestApp, sample},
+    support::{TOKEN, TestApp, sample, until},
 };
 use reqwest::Method;
 use serde_json::json;
@@ -14,7 +14,7 @@ use svc_client::{
     Code, FileUpload, OptionalJson,
     wire::{
         AttemptOutcome, AuditAct, AuditQuery, DocumentPath, PageQuery, StoryQuery, TaskPath, TaskQuery, TaskStatus,
-        UploadQuery,
+        TaskTypePath, UploadQuery,
     },
 };
 
@@ -371,6 +371,159 @@ async fn the_page_of_a_task_shows_each_attempt_at_it() {
     assert!(console.text(&format!("/tasks/{waits}"), &owner).await.contains("No attempt has ended."));
     sqlx::query("DELETE FROM task_queue WHERE service_badge = 'nobody'").execute(&app.pool).await.unwrap();
     forget_tries(&app).await;
+    console.end().await;
+    app.end().await;
+}
+
+/// Forges tasks of a file that have ended like this.
+async fn forged(app: &TestApp, id: i64, ended: &[&str]) -> Vec<i64> {
+    sqlx::query_scalar(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, status, ready, final, error_type)
+         SELECT 'test', scope_document_id, lane, node_path, node_depth, root_id, write_mode, e.status, false, true, CASE e.status WHEN 'failed' THEN 'timeout' END
+           FROM (SELECT * FROM task_queue WHERE root_id = $1 LIMIT 1) t, unnest($2::text[]) WITH ORDINALITY AS e(status, n) ORDER BY n RETURNING id",
+    )
+    .bind(id)
+    .bind(ended)
+    .fetch_all(&app.pool)
+    .await
+    .unwrap()
+}
+
+/// Forges an attempt at a task of a file, as one that began this many seconds from now. What failed was slow.
+async fn attempted(app: &TestApp, id: i64, (task, attempt): (i64, i32), second: i32, outcome: &str, message: &str) {
+    sqlx::query(
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, ended_at, param_fingerprint)
+         SELECT $1, $2, 'test', $3, $4, CASE WHEN $6 THEN 'timeout' END, CASE WHEN $6 THEN 'slow' END, $7, 'w', at, at, ''
+           FROM (SELECT now() + $5::int4 * interval '1 second' AS at) t",
+    )
+    .bind(id)
+    .bind(task)
+    .bind(attempt)
+    .bind(outcome)
+    .bind(second)
+    .bind(outcome == "failed")
+    .bind(message)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+}
+
+/// The card of a page that says why a file is not done.
+fn not_done(page: &str) -> &str {
+    let (_, card) = page.split_once("Why is it not done?").unwrap();
+    card.split_once("</section>").unwrap().0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_succeeded_later_is_no_reason_why_a_file_is_not_done() {
+    let app = TestApp::start().await;
+    let console = Console::of(&app).await;
+    let id = app.upload_bytes("broken.pdf", "%PDF-1.7\nnothing of the kind").await.unwrap().document_id;
+    app.settled(id).await;
+    let tasks = forged(&app, id, &["completed", "completed"]).await;
+    // Of what failed the first task began last, and of what succeeded the other one.
+    let attempts =
+        [(tasks[1], 1, "failed"), (tasks[0], 1, "failed"), (tasks[0], 2, "completed"), (tasks[1], 2, "completed")];
+    for (second, (task, attempt, outcome)) in (1..).zip(attempts) {
+        attempted(&app, id, (task, attempt), second, outcome, "in time").await;
+    }
+    let story = app.client.read_story(DocumentPath { id }, StoryQuery::default()).await.unwrap().entries;
+    let slow = story.iter().find(|entry| entry.code.as_deref() == Some("slow")).unwrap();
+    assert_eq!((slow.attempts, slow.for_good), (2, 0));
+    assert!(story.iter().any(|entry| entry.for_good > 0), "{story:?}");
+    let owner = console.sign_in(TOKEN).await;
+    let page = console.text(&format!("/documents/{id}"), &owner).await;
+    let card = not_done(&page);
+    assert!(card.contains("permanent") && !card.contains("slow"), "{card}");
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_attempts_that_are_alike_one_that_failed_for_good_says_why_a_file_is_not_done() {
+    let app = TestApp::start().await;
+    let console = Console::of(&app).await;
+    let id = app.upload_bytes("broken.pdf", "%PDF-1.7\nnothing of the kind").await.unwrap().document_id;
+    app.settled(id).await;
+    let tasks = forged(&app, id, &["completed", "failed"]).await;
+    // The one that began last was tried again, and succeeded.
+    attempted(&app, id, (tasks[1], 1), 1, "failed", "member b.doc took too long").await;
+    attempted(&app, id, (tasks[0], 1), 2, "failed", "member a.doc took too long").await;
+    attempted(&app, id, (tasks[0], 2), 3, "completed", "in time").await;
+    let story = app.client.read_story(DocumentPath { id }, StoryQuery::default()).await.unwrap().entries;
+    let slow = story.iter().find(|entry| entry.code.as_deref() == Some("slow")).unwrap();
+    assert_eq!((slow.attempts, slow.for_good, slow.task_id), (2, 1, tasks[1]));
+    assert_eq!(slow.message.as_deref(), Some("member b.doc took too long"));
+    let owner = console.sign_in(TOKEN).await;
+    let page = console.text(&format!("/documents/{id}"), &owner).await;
+    let card = not_done(&page);
+    assert!(card.contains("b.doc") && !card.contains("a.doc"), "{card}");
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_tree_before_a_reprocess_failed_at_is_no_reason_why_a_file_is_not_done() {
+    let app = TestApp::start().await;
+    let console = Console::of(&app).await;
+    let of_type = |task_type: &str| TaskTypePath { task_type: task_type.to_owned() };
+    app.client.pause_task_type(of_type("probe")).await.unwrap();
+    let id = app.upload_bytes("coots.md", "# Coots\n\nThe coot dives for weeds.").await.unwrap().document_id;
+    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    app.client.resume_task_type(of_type("probe")).await.unwrap();
+    // A purge has taken one of these, and the other one is to be tried again.
+    let tasks = forged(&app, id, &["failed", "failed"]).await;
+    for task in &tasks {
+        attempted(&app, id, (*task, 1), 1, "failed", "it took too long").await;
+    }
+    sqlx::query("DELETE FROM task_queue WHERE id = $1").bind(tasks[0]).execute(&app.pool).await.unwrap();
+    sqlx::query("UPDATE task_queue SET final = false, retry_after = now() + interval '1 day' WHERE id = $1")
+        .bind(tasks[1])
+        .execute(&app.pool)
+        .await
+        .unwrap();
+
+    app.client.pause_task_type(of_type("embed")).await.unwrap();
+    let root = app.client.reprocess_file(DocumentPath { id }, OptionalJson(None)).await.unwrap().root_id;
+    let embeds = || TaskQuery { task_type: Some("embed".to_owned()), ..of_root(root) };
+    let part = until("a part of the new tree to be embedded", async || {
+        app.client.list_tasks(embeds()).await.unwrap().tasks.first().map(|task| task.id)
+    })
+    .await;
+    app.client.cancel_task(TaskPath { id: part }).await.unwrap();
+    app.client.resume_task_type(of_type("embed")).await.unwrap();
+    assert!(app.settled(id).await.nodes_failed > 0);
+    let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    assert_eq!(evidence["reprocess"]["state"], "done");
+
+    let story = app.client.read_story(DocumentPath { id }, StoryQuery::default()).await.unwrap().entries;
+    let for_good = |task_type: &str| -> i64 {
+        story.iter().filter(|entry| entry.task_type == task_type).map(|entry| entry.for_good).sum()
+    };
+    assert_eq!((for_good("embed"), for_good("probe"), for_good("test")), (1, 0, 0), "{story:?}");
+    let replaced = story.iter().filter(|entry| entry.code.as_deref() == Some("reprocessed"));
+    let replaced: BTreeSet<&str> = replaced.map(|entry| entry.task_type.as_str()).collect();
+    assert_eq!(replaced, BTreeSet::from(["probe", "test"]));
+    let owner = console.sign_in(TOKEN).await;
+    let page = console.text(&format!("/documents/{id}"), &owner).await;
+    let card = not_done(&page);
+    assert!(card.contains("embed") && !card.contains("probe") && !card.contains("slow"), "{card}");
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_files_by_name_says_how_far_it_looks() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    app.upload(&sample("handbook.md")).await.unwrap();
+    let owner = console.sign_in(TOKEN).await;
+    let none = console.text("/documents?name=zzz", &owner).await;
+    assert!(none.contains("No such file is among the latest 10,000") && none.contains("\"/view?q=zzz\""), "{none}");
+    let some = console.text("/documents?name=hand", &owner).await;
+    assert!(some.contains("handbook.md") && some.contains("older ones are not looked at"), "{some}");
+    let failed = console.text("/documents?state=failed", &owner).await;
+    assert!(failed.contains("No such file.") && !failed.contains("latest 10,000"), "{failed}");
     console.end().await;
     app.end().await;
 }

@@ -5,11 +5,12 @@ use super::{
     csrf,
 };
 use crate::{
+    admin::idle,
     principals::{grant, someone},
     support::{
-        TOKEN, TestApp,
+        TOKEN, TestApp, Wish,
         browser::{Browser, Program},
-        document, missing, sample,
+        document, missing, sample, until,
     },
 };
 use reqwest::{Method, Response, multipart};
@@ -333,6 +334,196 @@ async fn files_are_stored_by_a_form_of_the_session_alone() {
     let gone = send(&console, &cookie, &token, Some(999_999), vec![("four.md", b"# Four\n".to_vec())]).await;
     assert!(gone.headers()["set-cookie"].to_str().unwrap().contains("999999"));
     assert_eq!(stored().await, 5);
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_that_is_not_read_to_its_end_says_so() {
+    let settings = [("SVC_MAX_UPLOAD_BYTES", "1024")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let console = Console::of(&app).await;
+    let cookie = console.sign_in(TOKEN).await;
+    let token = csrf(&console.text("/view", &cookie).await);
+    let said = |answer: &Response| {
+        assert_eq!(answer.status(), 303);
+        answer.headers()["set-cookie"].to_str().unwrap().replace("%20", " ")
+    };
+    let files = vec![
+        ("one.md", b"# One\n".to_vec()),
+        ("big.md", b"x".repeat(20_000)),
+        ("two.md", b"# Two\n".to_vec()),
+        ("three.md", b"# Three\n".to_vec()),
+    ];
+    let cut = said(&send(&console, &cookie, &token, None, files).await);
+    assert!(cut.contains("Stored the file. Refused 1 file: big.md: the file is over 1024 bytes."), "{cut}");
+    assert!(cut.contains("store again whatever came behind the file that is too large"), "{cut}");
+    let roots = app.client.list_roots(PageQuery::default()).await.unwrap().documents;
+    assert_eq!(roots.iter().map(|root| root.title.as_str()).collect::<Vec<_>>(), ["one.md"]);
+    let whole = vec![("four.md", b"# Four\n".to_vec()), ("bad\0name.md", b"# Bad\n".to_vec())];
+    let whole = said(&send(&console, &cookie, &token, None, whole).await);
+    assert!(whole.contains("Refused 1 file") && !whole.contains("The rest of the form"), "{whole}");
+    // A file that is refused hides nothing of what spoils the form behind it.
+    let part = |name: &'static str| multipart::Part::bytes(name.as_bytes()).file_name(name);
+    let spoilt = multipart::Form::new()
+        .text("csrf", token.clone())
+        .part("file", part("bad\0name.md"))
+        .part("file", part("five.md"))
+        .text("parent_id", "7");
+    let request = console.send(Method::POST, "/view/upload", Some(&cookie)).header("origin", &console.base);
+    let spoilt = said(&request.multipart(spoilt).send().await.unwrap());
+    assert!(spoilt.contains("Stored the file. Refused 1 file"), "{spoilt}");
+    assert!(spoilt.contains("The rest of the form was not read") && spoilt.contains("before the files"), "{spoilt}");
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_waits_until_its_sender_may_store_more_and_names_the_files_that_it_refuses() {
+    let settings = [("SVC_RATE_WRITES", "1"), ("SVC_UPLOADS_AT_ONCE", "1")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let console = Console::of(&app).await;
+    let folder = app.client.create_document(WaitQuery::default(), Json(document("Folder", "Papers"))).await.unwrap().id;
+    let who = someone(&app, "sender").await;
+    grant(&app, &who, folder, GrantRight::Write).await;
+    let store = async |token: &str, names: &[String]| {
+        let cookie = console.sign_in(token).await;
+        let csrf = csrf(&console.text(&format!("/view/{folder}"), &cookie).await);
+        let files = names.iter().map(|name| (name.as_str(), format!("# {name}\n").into_bytes())).collect();
+        let answer = send(&console, &cookie, &csrf, Some(folder), files).await;
+        assert_eq!(answer.status(), 303);
+        answer.headers()["set-cookie"].to_str().unwrap().replace("%20", " ")
+    };
+    // Ten at once, and then one a second, which is longer than an upload waits for the only slot.
+    let names: Vec<String> = (0..18).map(|number| format!("{number}.md")).collect();
+    let beside = async {
+        until("the form to wait", async || {
+            let under = app.client.list_children(DocumentPath { id: folder }, PageQuery::default()).await.unwrap();
+            (under.documents.len() >= 10).then_some(())
+        })
+        .await;
+        app.upload(&sample("handbook.md")).await.unwrap();
+    };
+    let (said, ()) = tokio::join!(store(&who.secret, &names), beside);
+    assert!(said.contains("Stored 18 files.") && !said.contains("Refused"), "{said}");
+    let names: Vec<String> = (0..12).map(|number| format!("bad\0{number}.md")).collect();
+    let said = store(TOKEN, &names).await;
+    assert!(said.contains("Nothing was stored. Refused 12 files") && said.contains("and 2 more"), "{said}");
+    for number in 0..12 {
+        assert_eq!(said.contains(&format!("bad%00{number}.md")), number < 10, "{number}: {said}");
+    }
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pdf_is_shown_under_a_policy_that_lets_a_browser_s_viewer_show_it() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let pdf = app.upload(&sample("quarterly-review.pdf")).await.unwrap().document_id;
+    let note = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let cookie = console.sign_in(TOKEN).await;
+    let policy = |answer: &Response| {
+        answer.headers().get("content-security-policy").map(|policy| policy.to_str().unwrap().to_owned())
+    };
+    let path = format!("/view/{pdf}/bytes");
+    let shown = console.get(&path, &cookie).await;
+    assert!(shown.headers()["content-disposition"].to_str().unwrap().starts_with("inline"));
+    assert_eq!(policy(&shown).as_deref(), Some("frame-ancestors 'none'"));
+    // What a browser has keeps the policy that it came with.
+    let known = console.send(Method::GET, &path, Some(&cookie)).header("if-none-match", &shown.headers()["etag"]);
+    let known = known.send().await.unwrap();
+    assert_eq!((known.status().as_u16(), policy(&known)), (304, None));
+    for path in [format!("/view/{pdf}"), format!("/view/{note}/bytes"), "/view/999999/bytes".to_owned()] {
+        let policy = policy(&console.get(&path, &cookie).await);
+        assert!(policy.is_some_and(|policy| policy.starts_with("default-src 'none'")), "{path}");
+    }
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_could_not_be_read_of_a_file_stands_above_what_a_page_says_of_it() {
+    let app = TestApp::start().await;
+    let console = Console::of(&app).await;
+    let id = app.upload_bytes("page.ps", "%!PS-Adobe-3.0\n/Times findfont\n(Words) show\n").await.unwrap().document_id;
+    let warnings = app.settled(id).await.warnings;
+    assert_eq!(warnings, ["extract.empty: no_reader"]);
+    let who = someone(&app, "reader").await;
+    for token in [TOKEN, &who.secret] {
+        let cookie = console.sign_in(token).await;
+        let page = console.text(&format!("/view/{id}"), &cookie).await;
+        assert!(page.contains(&warnings[0]) && page.contains("class=\"still\""), "{page}");
+        let page = console.text(&format!("/documents/{id}"), &cookie).await;
+        assert!(page.contains(&warnings[0]) && page.contains("It owes no work, and has warnings."), "{page}");
+    }
+    let shown = app.client.view_document(DocumentPath { id }).await.unwrap().value().unwrap();
+    assert_eq!(shown.warnings, warnings);
+    let page = app.raw("GET", &format!("/view/{id}")).header("accept", "text/html").send().await.unwrap();
+    assert!(page.text().await.unwrap().contains(&warnings[0]));
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn one_form_of_files_is_sent_at_a_time_and_a_text_is_read_in_the_direction_of_its_letters() {
+    let Some(program) = Program::find() else {
+        return missing("forms of files and directions in a browser (no browser here: config/setup.sh browser)");
+    };
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let text = "שלום עולם (7)\n\nA heron waits.\n\n10. שלום\n\n11. עולם\n\n---\n\n* A heron\n* שלום (7).\n";
+    let letter = app.client.create_document(WaitQuery::default(), Json(document("Letter", text))).await.unwrap().id;
+    let base = console.base.clone();
+    let person = move || {
+        let profile = tempfile::tempdir().unwrap();
+        let mut browser = Browser::start(&program, profile.path());
+        sign_in(&mut browser, &base, TOKEN);
+        browser.go(&format!("{base}/view"));
+        // Choosing and dropping, and how many forms were sent after each; nothing is really sent.
+        let sent = browser.value(
+            "(() => {
+                 const input = drop.querySelector('input[type=file]'), chosen = new DataTransfer(), sent = [];
+                 let forms = 0;
+                 drop.requestSubmit = () => { forms++; };
+                 chosen.items.add(new File(['x'], 'x.md'));
+                 const choose = () => { input.files = chosen.files; input.dispatchEvent(new Event('change')); sent.push(forms); };
+                 const fall = () => {
+                     const event = new DragEvent('drop', { dataTransfer: chosen, bubbles: true, cancelable: true });
+                     document.body.dispatchEvent(event);
+                     sent.push(event.defaultPrevented && forms);
+                 };
+                 choose(); choose(); fall();
+                 sent.push(input.checkVisibility());
+                 window.dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));
+                 sent.push(input.checkVisibility());
+                 fall(); fall();
+                 return sent;
+             })()",
+        );
+        assert_eq!(sent, json!([1, 1, 1, false, true, 2, 2]));
+        // Whoever stops it in the browser is led to the form again, because the page itself hears nothing of that.
+        assert_eq!(browser.value("document.querySelector('.drop .sending a').checkVisibility()"), true);
+        browser.leave(|browser| drop(browser.value("document.querySelector('.drop .sending a').click()")));
+        assert_eq!(browser.value("location.pathname"), "/view");
+        browser.until("document.querySelector('.drop input[type=file]').checkVisibility()");
+
+        browser.size(360, 800);
+        browser.go(&format!("{base}/view/{letter}"));
+        let pieces =
+            browser.value("[...document.querySelectorAll('.said > *')].map(e => getComputedStyle(e).direction)");
+        assert_eq!(pieces, json!(["rtl", "ltr", "rtl", "ltr", "ltr"]));
+        // The numbers of a list stand where its lines begin, and a line in other letters has the same edge.
+        let insides = "[...document.querySelectorAll('.said :is(li, li p)')].map(e => {
+                const style = getComputedStyle(e);
+                return [e.tagName, style.direction, style.textAlign, style.unicodeBidi].join(' ');
+            })";
+        let (number, line) = ("LI rtl right plaintext", "P rtl right plaintext");
+        let point = "LI ltr left plaintext";
+        assert_eq!(browser.value(insides), json!([number, line, number, line, point, point]));
+        assert_eq!(browser.value("document.documentElement.scrollWidth <= innerWidth"), true);
+    };
+    tokio::task::spawn_blocking(person).await.unwrap();
     console.end().await;
     app.end().await;
 }

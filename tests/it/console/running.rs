@@ -321,10 +321,11 @@ async fn only_what_ended_a_task_counts_as_ended() {
     assert_eq!(grants.iter().map(|grant| grant.task_id).collect::<Vec<_>>(), [last]);
     tasks::fail(&mut conn, &grants[0], &TaskFailure::retryable("x", "y"), "w", Duration::ZERO).await.unwrap();
     drop(conn);
-    // A task that was handed to a batch or lost its worker goes on as well.
+    // A task that was handed to a batch or lost its worker goes on as well, and one that failed before a reprocess had ended long ago.
     sqlx::query(
-        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, worker, started_at, param_fingerprint)
-         SELECT scope_document_id, id, task_type, 1, unnest('{batched,lease_lost}'::text[]), 'w', now(), '' FROM task_queue WHERE id = $1",
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, code, worker, started_at, param_fingerprint)
+         SELECT t.scope_document_id, t.id, t.task_type, 1, e.outcome, e.code, 'w', now(), ''
+           FROM task_queue t, (VALUES ('batched', NULL), ('lease_lost', NULL), ('skipped', 'reprocessed')) AS e(outcome, code) WHERE t.id = $1",
     )
     .bind(again)
     .execute(&app.pool)
@@ -338,6 +339,7 @@ async fn only_what_ended_a_task_counts_as_ended() {
     let of_type = overview.task_types.iter().find(|row| row.task_type == "test").unwrap().ended_a_minute;
     let of_worker = overview.workers.iter().find(|worker| worker.worker_id == "w").unwrap().ended_a_minute;
     assert_eq!((of_type, of_worker), (3, 3), "one is done, one broken, and one was tried for the last time");
+    assert_eq!(overview.throughput.iter().map(|minute| minute.completed).sum::<i64>(), 1);
     let page = console.text("/", &console.sign_in(TOKEN).await).await;
     assert!(page.contains("<b>3</b><span>ended in the last minute"), "{page}");
     for table in ["task_attempts", "task_queue", "workers"] {
@@ -366,6 +368,79 @@ async fn a_page_that_is_made_of_an_overview_says_when_that_was_taken() {
             (at.timestamp() < looked.timestamp()).then_some(())
         })
         .await;
+    }
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_of_tasks_has_the_number_of_those_that_it_leads_to_or_none() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let (one, other) = (node(&app, None).await, node(&app, None).await);
+    for at in [&one, &one, &other, &other, &other] {
+        task(&app, at, WriteMode::Itself, 0, None).await;
+    }
+    let cookie = console.sign_in(TOKEN).await;
+    let number = "<span class=\"n2\">5</span>";
+    let mut looks = 0;
+    until("an overview of the tasks", async || {
+        // Each look has an address of its own, since a page is kept for a moment.
+        looks += 1;
+        let page = console.text(&format!("/tasks?look={looks}"), &cookie).await;
+        (page.matches(number).count() == 2).then_some(())
+    })
+    .await;
+    let page = console.text("/tasks?blocked_by=no_worker", &cookie).await;
+    let (reasons, types) = page.split_once("Every type").unwrap();
+    assert!(reasons.contains(number) && !types.contains("\"n2\""), "{page}");
+    for narrowed in [
+        format!("under={}", one.0),
+        format!("file={}", one.0),
+        format!("file={}&blocked_by=no_worker", one.0),
+        "badge=gpu".to_owned(),
+        "status=failed".to_owned(),
+        "status=running".to_owned(),
+        "status=completed".to_owned(),
+    ] {
+        let page = console.text(&format!("/tasks?{narrowed}"), &cookie).await;
+        assert!(page.contains("Every type") && page.contains("type=test"), "{narrowed}: {page}");
+        assert!(!page.contains("\"n2\""), "{narrowed}: {page}");
+    }
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_region_of_the_page_is_known_by_its_task_and_an_act_leads_back_to_the_same_page() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let root = node(&app, None).await;
+    let parts = [node(&app, Some(root.0)).await, node(&app, Some(root.0)).await];
+    let (mut held, mut waiting) = (Vec::new(), Vec::new());
+    for part in &parts {
+        held.push(task(&app, part, WriteMode::Itself, 9, None).await);
+    }
+    for part in &parts {
+        waiting.push(task(&app, part, WriteMode::Itself, 0, None).await);
+    }
+    assert_eq!(claim(&app, 4).await.len(), 2);
+    let cookie = console.sign_in(TOKEN).await;
+    let here = format!("/regions?file={}", root.0);
+    let page = console.text(&here, &cookie).await;
+    for id in &held {
+        let (_, row) = page.split_once(&format!("<li id=\"g-{id}\">")).unwrap_or_else(|| panic!("{id}: {page}"));
+        let (row, _) = row.split_once("</li>").unwrap();
+        assert!(row.contains(&format!("action=\"/tasks/{id}/cancel\"")), "{row}");
+        assert!(row.contains(&format!("name=\"back\" value=\"{here}\"")), "{row}");
+    }
+    for id in &waiting {
+        assert!(page.contains(&format!("<li id=\"g-{id}-w\">")), "{id}: {page}");
+    }
+    assert!(console.text("/regions", &cookie).await.contains("name=\"back\" value=\"/regions\""));
+    for table in ["task_reservation", "task_queue"] {
+        sqlx::query(sqlx::AssertSqlSafe(format!("DELETE FROM {table}"))).execute(&app.pool).await.unwrap();
     }
     console.end().await;
     app.end().await;

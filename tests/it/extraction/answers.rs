@@ -1,5 +1,5 @@
 //! Answers are kept: what is paid for once serves every attempt, and what is of no use is asked for again.
-use super::{TEXT, app, attempts, believed, extract, facts, said, text};
+use super::{TEXT, app, attempts, believed, evidence, extract, facts, said, text};
 use crate::{
     ontologies::load,
     support::{
@@ -68,6 +68,29 @@ async fn what_cannot_be_used_is_asked_for_again_and_the_rest_is_not() {
     assert_eq!((done.facts, done.failed), (1, 0));
     let asked = llm.asked();
     assert!(asked.len() == 1 && !asked[0].message().contains(first), "{asked:?}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_that_a_model_refuses_is_asked_of_once_and_what_a_filter_breaks_off_counts_as_far_as_it_goes() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let message = json!({"content": null, "refusal": "I'm sorry."});
+    let refusal = json!({"model": "m", "choices": [{"message": message, "finish_reason": "stop"}]}).to_string();
+    let refused = text(&app, TEXT, None).await;
+    llm.will([Reply::status("200 OK", "", &refusal)]);
+    let done = extract(&app.client, refused, ExtractFactsRequest::default()).await;
+    assert_eq!((done.failed, llm.asked().len()), (1, 1));
+    let attempts = attempts(&app, refused).await;
+    assert_eq!((attempts.len(), &attempts[0]["code"]), (1, &json!("language_model_refuses")), "{attempts:?}");
+
+    let broken_off = text(&app, &TEXT.replace("1911", "1912"), None).await;
+    let answer = json!({"facts": [said(json!({})), said(json!({"predicate": "leads"}))]}).to_string();
+    llm.will([Reply::filtered(&answer[..answer.len() - 20])]);
+    let done = extract(&app.client, broken_off, ExtractFactsRequest::default()).await;
+    assert_eq!((done.facts, done.failed, llm.asked().len()), (1, 0, 1));
+    assert_eq!(evidence(&app, broken_off).await["facts"]["truncated"], true);
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
@@ -235,5 +258,49 @@ async fn the_model_is_told_no_title_that_some_reader_of_the_text_may_not_read() 
     let asked = llm.asked().remove(0);
     let message = asked.message();
     assert!(message.contains("The inner folder > A note") && !message.contains("The outer folder"), "{message}");
+    app.end().await;
+}
+
+/// Whether a model is asked of [`TEXT`].
+fn is_of_text(call: &Asked) -> bool {
+    call.message().contains("Ada Lovelace")
+}
+
+#[tokio::test]
+async fn a_text_is_not_paid_again_because_of_what_is_under_it_or_where_it_lies() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let id = text(&app, TEXT, None).await;
+    let note = text(&app, "A remark.", Some(id)).await;
+    llm.will_say(|call: &Asked| match is_of_text(call) {
+        true => facts(&[said(json!({}))]),
+        false => facts(&[]),
+    });
+    let answers = async || -> i64 {
+        let query = "SELECT count(*) FROM llm_answers WHERE document_id = $1 AND task_type = 'extract:facts'";
+        sqlx::query_scalar(query).bind(id).fetch_one(&app.pool).await.unwrap()
+    };
+    let asked = async || -> usize {
+        assert_eq!(extract(&app.client, id, ExtractFactsRequest::default()).await.failed, 0);
+        llm.asked().into_iter().filter(is_of_text).count()
+    };
+    assert_eq!((asked().await, answers().await), (1, 1));
+    change(&app, note, json!({"content": "Another remark."})).await;
+    assert_eq!(answers().await, 1, "the text under it is another");
+    assert_eq!(asked().await, 1);
+    let folder = text(&app, "", None).await;
+    for parent_id in [Some(folder), None] {
+        change(&app, id, json!({"parent_id": parent_id})).await;
+        assert_eq!(answers().await, 1, "it lies elsewhere");
+        assert_eq!(asked().await, 1);
+    }
+    app.client.delete_document(DocumentPath { id: note }).await.unwrap();
+    assert_eq!(answers().await, 1, "what was under it is deleted");
+    assert_eq!(asked().await, 1);
+    // Another text is another question, and nothing is kept of the old one.
+    change(&app, id, json!({"content": TEXT.replace("1911", "1912")})).await;
+    assert_eq!(answers().await, 0);
+    assert_eq!(asked().await, 2);
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -1,15 +1,19 @@
 //! Facts that break bound shapes.
-use super::{TEXT, app, believed, entities, extract, facts, said, text};
+use super::{TEXT, app, attempts, believed, entities, extract, facts, said, text};
 use crate::{
+    edits::patched,
     ontologies::load,
     shape_bindings::bind,
     summarize::evidence,
-    support::{TestApp, invariants, llm::Llm},
+    support::{TestApp, invariants, llm::Llm, until},
 };
 use serde_json::{Value, json};
 use svc_client::{
-    Json,
-    wire::{ExtractFactsRequest, NewPredicate, OntologyQuery, ShapeBindingChange, ShapeBindingPath, ShapeMode},
+    Json, OptionalJson,
+    wire::{
+        DocumentPath, ExtractFactsRequest, NewPredicate, OntologyQuery, ShapeBindingChange, ShapeBindingPath,
+        ShapeMode, WaitQuery,
+    },
 };
 
 /// Who works has one employer and an age in numbers, and who leads has a badge.
@@ -124,7 +128,7 @@ async fn facts_that_not_all_readers_of_a_text_see_refuse_none_of_its_facts() {
     extract(&app.client, met, ExtractFactsRequest::default()).await;
     let folder = text(&app, "", None).await;
     let secret = text(&app, "Ada Lovelace works for Globex.", Some(folder)).await;
-    app.client.protect_document(svc_client::wire::DocumentPath { id: folder }).await.unwrap();
+    app.client.protect_document(DocumentPath { id: folder }).await.unwrap();
     llm.will([facts(&[ada("Globex", "works_for", "Ada Lovelace works for Globex")])]);
     assert_eq!(extract(&app.client, secret, ExtractFactsRequest::default()).await.facts, 1);
     // Another closed text meets it, and an open one does not.
@@ -166,5 +170,47 @@ async fn a_fact_that_breaks_a_shape_is_dropped_also_where_others_give_way() {
     let done = extract(&app.client, younger, request).await;
     assert_eq!((done.facts, done.dropped.get("shape_violation")), (1, Some(&1)), "{done:?}");
     assert_eq!(values(&app).await, pairs(&[("works_for", "Acme"), ("works_for", "Globex")]));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn facts_that_cannot_be_held_against_a_shape_are_tried_again_and_close_nothing() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    predicates(&app).await;
+    let id = text(&app, TEXT, None).await;
+    let [works, _, _, age, ..] = &answer()[..] else { panic!("six facts") };
+    llm.will([facts(&[works.clone(), age.clone()])]);
+    assert_eq!(extract(&app.client, id, ExtractFactsRequest::default()).await.facts, 2);
+    let shapes = load(&app.client, OntologyQuery::default(), SHAPES).await.unwrap().document_id;
+    bind(&app.client, "http://example.org/shapes", None, Some(ShapeMode::Reject)).await.unwrap();
+    patched(&app, shapes, json!({"content": "no Turtle"})).await;
+    patched(&app, id, json!({"content": format!("{TEXT} She is well.")})).await;
+    let known = pairs(&[("age", "36"), ("works_for", "Acme Corp")]);
+    let met = said(
+        json!({"predicate": "admires", "object": "Engine Team", "object_type": null, "quote": "She leads the Engine Team"}),
+    );
+    llm.will([facts(&[works.clone(), age.clone(), met])]);
+    let replacing = ExtractFactsRequest { replace: true, ..ExtractFactsRequest::default() };
+    app.client.extract_facts(DocumentPath { id }, WaitQuery::default(), OptionalJson(Some(replacing))).await.unwrap();
+    let failed = until("an attempt that fails", async || {
+        attempts(&app, id).await.into_iter().find(|attempt| attempt["code"] == "facts_refused")
+    });
+    let failed = failed.await;
+    assert!(failed["error_type"] == "retryable" && failed.to_string().contains("cannot be used"), "{failed}");
+    assert_eq!(values(&app).await, known);
+
+    // A second load mends the shapes, and the next attempt writes all that they allow.
+    load(&app.client, OntologyQuery::default(), SHAPES).await.unwrap();
+    sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    until("the new fact", async || (believed(&app.client).await.len() > 2).then_some(())).await;
+    assert_eq!(values(&app).await, pairs(&[("admires", "Engine Team"), ("age", "36"), ("works_for", "Acme Corp")]));
+    let recorded = evidence(&app, id).await["facts"].clone();
+    assert_eq!((&recorded["closed"], &recorded["dropped"]), (&json!(0), &json!({})), "{recorded}");
+    assert_eq!(llm.asked().len(), 1, "the answer serves both attempts");
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -3,15 +3,18 @@ use super::{app, believed, evidence, extract, facts, said, text};
 use crate::{
     edits::patched,
     principals::{grant, someone},
-    support::{document, invariants, llm::Llm},
+    support::{
+        document, invariants,
+        llm::{Asked, Llm},
+    },
 };
 use chrono::Datelike;
 use serde_json::json;
 use svc_client::{
-    Json, OptionalJson,
+    FileUpload, Json, OptionalJson,
     wire::{
         DocumentPath, ExtractFactsRequest, FactPath, FactType, GrantRight, NewDocument, NewFact, NewFacts,
-        NewPredicate, OnOverlap, SupersedeFacts, WaitQuery,
+        NewPredicate, OnOverlap, SupersedeFacts, UploadQuery, WaitQuery,
     },
 };
 
@@ -62,6 +65,64 @@ async fn two_new_answers_take_their_time_from_one_old_one_and_an_edited_text_fro
     assert_eq!(extract(&app.client, younger, both).await.facts, 1);
     assert_eq!(times().await, [(None, Some(2010)), (Some(2012), None)]);
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_facts_of_a_file_are_as_old_as_what_the_file_tells() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let new = NewPredicate { name: "works_for".to_owned(), functional: true, ..NewPredicate::default() };
+    app.client.create_predicate(Json(new)).await.unwrap();
+    let auto = ExtractFactsRequest { supersede: Some(SupersedeFacts::Auto), ..ExtractFactsRequest::default() };
+    let now = text(&app, "Ada Lovelace works for Acme Corp.", None).await;
+    llm.will([facts(&[said(json!({"quote": "Ada Lovelace works for Acme Corp"}))])]);
+    extract(&app.client, now, auto).await;
+
+    let quote = "Ada Lovelace works for Globex";
+    let query = UploadQuery { event_time: Some("2020-01-01T00:00:00Z".parse().unwrap()), ..UploadQuery::default() };
+    let file = FileUpload::from_bytes("minutes.md", format!("# Minutes\n\n{quote}. So it was told.\n"), None);
+    let file = app.client.upload_file(query, file).await.unwrap().document_id;
+    app.settled(file).await;
+    let chunks = "SELECT id FROM documents WHERE usetype = 'chunk'";
+    let chunk: i64 = sqlx::query_scalar(chunks).fetch_one(&app.pool).await.unwrap();
+    llm.will([facts(&[said(json!({"object": "Globex", "valid_from": "2024-06", "quote": quote}))])]);
+    assert_eq!(extract(&app.client, file, auto).await.facts, 1);
+    let message = llm.asked()[0].message().to_owned();
+    assert!(message.contains("The reference time of the text is 2020-01-01T00:00:00Z."), "{message}");
+    let superseded = async |id: i64| evidence(&app, id).await["facts"]["superseded"].clone();
+    assert_eq!(superseded(chunk).await, json!([]), "what is told now is younger");
+
+    // What a file told long ago gives way to a text that is a year younger.
+    let quote = "Ada Lovelace works for Initech";
+    let later = NewDocument {
+        event_time: Some("2021-01-01T00:00:00Z".parse().unwrap()),
+        ..document("Later", &format!("{quote}."))
+    };
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    let later = app.client.create_document(wait, Json(later)).await.unwrap().id;
+    llm.will([facts(&[said(json!({"object": "Initech", "valid_from": "2024-09", "quote": quote}))])]);
+    extract(&app.client, later, auto).await;
+    assert_eq!(superseded(later).await, evidence(&app, chunk).await["facts"]["facts"]);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_is_dated_by_what_is_above_it_if_its_readers_read_that_too() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let folder =
+        NewDocument { event_time: Some("2001-01-01T00:00:00Z".parse().unwrap()), ..document("Closed folder", "") };
+    let folder = app.client.create_document(WaitQuery::default(), Json(folder)).await.unwrap().id;
+    app.client.protect_document(DocumentPath { id: folder }).await.unwrap();
+    let id = text(&app, "Ada Lovelace works for Acme Corp.", Some(folder)).await;
+    llm.will_say(|_| facts(&[]));
+    extract(&app.client, id, ExtractFactsRequest::default()).await;
+    app.client.protect_document(DocumentPath { id }).await.unwrap();
+    extract(&app.client, id, ExtractFactsRequest::default()).await;
+    let told = |call: &Asked| call.message().contains("The reference time of the text is 2001-01-01T00:00:00Z.");
+    assert_eq!(llm.asked().iter().map(told).collect::<Vec<_>>(), [true, false]);
     app.end().await;
 }
 

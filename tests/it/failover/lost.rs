@@ -182,7 +182,9 @@ async fn failover(run: usize) -> (usize, usize) {
     drop(heir);
     // Ten pairs of servers would fill a small disk.
     for name in names {
-        let _ = std::fs::remove_dir_all(server::work_dir().join(name));
+        for place in [server::folder(), server::work_dir()] {
+            let _ = std::fs::remove_dir_all(place.join(&name));
+        }
     }
     (compared, refused.into_inner())
 }

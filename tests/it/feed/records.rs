@@ -245,3 +245,32 @@ async fn only_an_enabled_service_answers_for_a_user_of_the_broker() {
     assert!(by_user().await.is_none());
     app.end().await;
 }
+
+#[tokio::test]
+async fn only_a_service_is_given_a_user_of_the_broker() {
+    let app = idle().await;
+    let importer = someone(&app, "importer").await;
+    let path = PrincipalPath { id: importer.id };
+    let change = async |kind: Option<PrincipalKind>, user: Option<&str>| {
+        let change = PrincipalChange { kind, amqp_user: user.map(str::to_owned), ..PrincipalChange::default() };
+        app.client.update_principal(path, Json(change)).await
+    };
+    let uploaders = async |default: &str| {
+        let mut conn = app.pool.acquire().await.unwrap();
+        let all = bulk::uploaders(&mut conn, default).await.unwrap();
+        all.into_iter().map(|uploader| uploader.amqp_user).collect::<Vec<_>>()
+    };
+    let user = Some("broker-user");
+    for kind in [None, Some(PrincipalKind::User)] {
+        let refused = change(kind, user).await.unwrap_err();
+        assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!("amqp_user")));
+        assert!(refused.members["remedy"].as_str().unwrap().contains("--kind service"), "{refused}");
+        assert_eq!(app.client.read_principal(path).await.unwrap().amqp_user, None);
+    }
+    assert_eq!(change(Some(PrincipalKind::Service), user).await.unwrap().amqp_user.as_deref(), user);
+    assert_eq!(uploaders("").await, [user.map(str::to_owned)]);
+    change(Some(PrincipalKind::User), None).await.unwrap();
+    assert!(uploaders("").await.is_empty(), "a person answers for nobody's messages");
+    assert_eq!(uploaders("importer").await, [None::<String>], "but for those without a user, if the settings name it");
+    app.end().await;
+}

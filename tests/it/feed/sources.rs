@@ -33,7 +33,7 @@ async fn an_address_is_fetched_if_a_setting_allows_it_and_again_while_it_is_away
     assert_eq!((&accepted["outcome"], &accepted["message_id"]), (&json!("accepted"), &json!("fetched")), "{accepted}");
     assert_eq!(accepted["sha256"], format!("sha256:{}", hash(bytes.as_bytes())));
     let title: String = sqlx::query_scalar("SELECT title FROM documents").fetch_one(&feed.app.pool).await.unwrap();
-    assert_eq!(title, "a", "called as a page that was fetched is");
+    assert_eq!(title, "a.md", "called as a file of a path is");
 
     // What it sends is compared where the message says what it is.
     send(&feed, "other", json!({"source": {"url": web.url("/in/a.md")}, "sha256": hash(b"else")})).await;
@@ -56,6 +56,32 @@ async fn an_address_is_fetched_if_a_setting_allows_it_and_again_while_it_is_away
     assert_eq!((&refused["outcome"], &refused["message_id"]), (&json!("rejected"), &json!("closed")), "{refused}");
     assert!(closed.asked().is_empty());
     assert_eq!(count(&feed.app.pool, "document_blobs").await, 2);
+    feed.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetched_table_is_told_by_its_ending_or_its_media_type() {
+    let web = Web::start().await;
+    let allow = format!("[{:?}]", web.at);
+    let Some(mut feed) = feed(true, &[("SVC_FETCH_ALLOW", &allow)]).await else { return };
+    for (id, path, media_type) in
+        [("ending", "/prices.csv", "application/octet-stream"), ("media-type", "/export", "text/csv")]
+    {
+        let table = format!("Bird,Eggs\nHeron,{}\nDuck,9\nSwan,5\n", path.len());
+        web.put(path, "200 OK", &format!("content-type: {media_type}\r\n"), table.as_bytes());
+        let body = json!({"source": {"url": web.url(path)}}).to_string();
+        feed.producer.publish(envelope(id), body.as_bytes()).await;
+        let accepted = told(&mut feed).await;
+        assert_eq!((&accepted["outcome"], &accepted["message_id"]), (&json!("accepted"), &json!(id)), "{accepted}");
+        let stored: (String, Option<String>) = sqlx::query_as(
+            "SELECT d.title, b.format FROM document_blobs b JOIN documents d ON d.id = b.document_id ORDER BY d.id DESC LIMIT 1",
+        )
+        .fetch_one(&feed.app.pool)
+        .await
+        .unwrap();
+        let expected = if id == "ending" { "prices.csv" } else { "export.csv" };
+        assert_eq!(stored, (expected.to_owned(), Some("csv".to_owned())));
+    }
     feed.end().await;
 }
 

@@ -299,6 +299,10 @@ async fn what_hangs_on_nothing_is_stale_or_open_is_found_and_nothing_else() {
             (LintKind::UnusedPredicate, Some("default:idle".to_owned()), None, vec![])
         ]
     );
+    // No predicate is under a document, whoever uses it and wherever.
+    let under = |id| LintRequest { parent_id: Some(id), ..only(LintAudit::Orphan) };
+    assert_eq!(lint(&app.client, under(alone)).await, [bare(LintKind::LonelyRoot, alone)]);
+    assert_eq!(lint(&app.client, under(root)).await, [bare(LintKind::Entity, entity)]);
 
     // A fact is stale once its support is, and one whose source has changed is so at once.
     assert_eq!(lint(&app.client, only(LintAudit::Staleness)).await, []);

@@ -1,12 +1,14 @@
 //! Facts that a provider of batches reads in texts.
-use super::{batches, once};
+use super::{batches, command, ended, once, run_arguments};
 use crate::{
     extraction::{TEXT, believed, entities, said, text},
     summarize::evidence,
     support::{
         TestApp, Wish,
         batches::{BatchProvider, Ends, Says},
-        invariants, until,
+        invariants,
+        llm::{Llm, Reply},
+        repository, until,
     },
 };
 use serde_json::json;
@@ -87,6 +89,27 @@ async fn facts_are_read_by_a_batch_parked_answered_and_written() {
 }
 
 #[tokio::test]
+async fn facts_go_into_batches_by_the_settings_of_the_guide_without_another_endpoint() {
+    let guide = std::fs::read_to_string(repository().join("docs/language-model.md")).unwrap();
+    let value = |begins: &str, ends: char| {
+        let (_, rest) = guide.split_once(begins).unwrap();
+        rest.split_once(ends).unwrap().0
+    };
+    let settings = [
+        ("SVC_TASK_BADGES", value("export SVC_TASK_BADGES='", '\'')),
+        ("SVC_WORKER_BADGE", value("export SVC_WORKER_BADGE=", ' ')),
+    ];
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let provider = BatchProvider::start().await;
+    provider.will_say(|_| answer());
+    parked(&app, &provider, "openai", TEXT).await;
+    provider.end(Ends::Completed);
+    once(&app, &provider, "openai", &[]).await;
+    until("the facts", async || (!believed(&app.client).await.is_empty()).then_some(())).await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_batched_answer_that_is_no_json_is_asked_for_once_more_and_then_forgotten() {
     let (app, provider) = (app().await, BatchProvider::start().await);
     provider.will_say(|_| Says::Text("I would rather not.".to_owned()));
@@ -108,6 +131,50 @@ async fn a_batched_answer_that_is_no_json_is_asked_for_once_more_and_then_forgot
     once(&app, &provider, "openai", &[]).await;
     until("the facts", async || (believed(&app.client).await.len() == 1).then_some(())).await;
     assert_eq!(believed(&app.client).await[0].source_id, Some(id));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_has_a_task_retried_whose_last_answer_was_no_json_has_it_asked_in_a_batch_again() {
+    let (app, provider, llm) = (app().await, BatchProvider::start().await, Llm::start().await);
+    let look = async || {
+        let mut command = command(&app, &[&run_arguments(&provider, "openai")[..], &["--once"]].concat());
+        command.env("SVC_LLM_BASE_URL", &llm.base).env("SVC_LLM_MODEL", "asked-model");
+        let output = ended(command).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let hurry = "UPDATE task_queue SET retry_after = now() WHERE retry_after > now()";
+        sqlx::query(hurry).execute(&app.pool).await.unwrap();
+    };
+    provider.will_say(|_| Says::Expires);
+    llm.will([Reply::said("I would rather not.")]);
+    parked(&app, &provider, "openai", TEXT).await;
+    let last = "UPDATE task_queue SET retry_count = max_retries WHERE status = 'batched'";
+    sqlx::query(last).execute(&app.pool).await.unwrap();
+    provider.end(Ends::Expired);
+    let failed = until("the last try", async || {
+        look().await;
+        tasks(&app, TaskStatus::Failed).await.into_iter().find(|task| task.finished)
+    })
+    .await;
+    assert_eq!(failed.last_error.unwrap().code.as_deref(), Some("llm_answer_unusable"));
+    assert_eq!((provider.batches().len(), llm.asked().len()), (1, 2));
+
+    provider.will_say(|_| answer());
+    app.client.retry_task(TaskPath { id: failed.id }).await.unwrap();
+    let again = until("the next batch", async || {
+        look().await;
+        tasks(&app, TaskStatus::Batched).await.pop()
+    })
+    .await;
+    assert_eq!((again.retry_count, provider.batches().len()), (0, 2), "the first batch's error is none of this try");
+    provider.end(Ends::Completed);
+    until("the facts", async || {
+        look().await;
+        (believed(&app.client).await.len() == 1).then_some(())
+    })
+    .await;
+    assert_eq!(llm.asked().len(), 2, "a batch has answered");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
@@ -171,6 +238,27 @@ async fn a_text_that_is_changed_while_its_batch_is_away_is_embedded_at_once() {
     assert_eq!(recorded["facts"], json!([]));
     assert_eq!(provider.batches().len(), 2);
     assert!(provider.batches()[1].requests[0].message.contains("Globex is told of."));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_stays_in_its_batch_whatever_becomes_of_a_note_under_it() {
+    let (app, provider) = (app().await, BatchProvider::start().await);
+    provider.will_say(|_| answer());
+    let id = parked(&app, &provider, "openai", TEXT).await;
+    let waiting =
+        async || -> Vec<i64> { tasks(&app, TaskStatus::Batched).await.iter().map(|task| task.document_id).collect() };
+    let note = text(&app, "A remark.", Some(id)).await;
+    let change: DocumentChange = serde_json::from_value(json!({"content": "Another remark."})).unwrap();
+    app.client.update_document(DocumentPath { id: note }, WaitQuery::default(), Json(change)).await.unwrap();
+    assert_eq!(waiting().await, [id], "the note has another text");
+    app.client.delete_document(DocumentPath { id: note }).await.unwrap();
+    assert_eq!(waiting().await, [id], "the note is deleted");
+    provider.end(Ends::Completed);
+    once(&app, &provider, "openai", &[]).await;
+    until("the facts", async || (!believed(&app.client).await.is_empty()).then_some(())).await;
+    assert_eq!(provider.batches().len(), 1, "it is asked once");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

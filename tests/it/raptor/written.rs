@@ -2,8 +2,9 @@
 use super::{evidence, file, refused, summarise, three_topics};
 use crate::{
     edits::patched,
+    leaves::drain,
     support::{
-        TestApp, Wish,
+        TestApp, Wish, engine, invariants,
         llm::{Asked, Llm, Reply},
         until,
     },
@@ -13,8 +14,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use svc_client::{
     Code, FileUpload, OptionalJson,
     wire::{
-        DocumentPath, DocumentResponse, RaptorRequest, RaptorTree, TaskPath, TaskQuery, TaskStatus, UploadQuery,
-        WaitQuery,
+        DocumentPath, DocumentResponse, RaptorRequest, RaptorTree, Settled, TaskPath, TaskQuery, TaskStatus,
+        UploadQuery, WaitQuery,
     },
 };
 use tokio::sync::Notify;
@@ -131,6 +132,24 @@ async fn where_the_model_says_nothing_of_use_sentences_stay_and_the_evidence_say
     app.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_filter_refuses_a_text_its_sentences_stay_and_the_tree_is_made() {
+    let llm = Llm::start().await;
+    llm.will_say(tell);
+    let app = app(&llm).await;
+    let id = file(&app).await;
+    llm.will([Reply::filtered("")]);
+    let tree = summarise(&app, id, request(Some(true))).await;
+    assert_eq!(tree.by_model, 0);
+    let mut refused = 0;
+    for summary in summaries(&app, &tree).await {
+        let how = &evidence(&app, summary.id).await["summary"];
+        refused += usize::from(how["not_written"].as_str().is_some_and(|why| why.contains("its filter")));
+    }
+    assert_eq!((refused > 0, refused), (true, llm.asked().len()));
+    app.end().await;
+}
+
 #[tokio::test]
 async fn who_wants_a_language_model_and_has_none_is_refused_and_nothing_is_queued() {
     // No endpoint is named, and there is none to fall back to.
@@ -179,5 +198,88 @@ async fn a_title_that_changes_while_summaries_are_written_is_in_none_of_them() {
     let made: Vec<DocumentResponse> =
         app.subtree(folder).await.into_iter().filter(|document| document.usetype == "summary").collect();
     assert!(!made.is_empty() && made.iter().all(|summary| summary.title != first.title), "{made:?}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn trees_that_wait_for_a_language_model_leave_a_place_to_what_is_embedded() {
+    let llm = Llm::start().await;
+    llm.will_say(tell);
+    let app = app(&llm).await;
+    // As many as could take all of the places.
+    let mut files = Vec::new();
+    for n in 0..engine().info().threads + 2 {
+        let text = format!("{}# The end of copy {n}\n\nNothing else was seen.\n", three_topics());
+        files.push(app.upload_bytes(&format!("topics-{n}.md"), text).await.unwrap().document_id);
+    }
+    for id in &files {
+        app.settled(*id).await;
+    }
+    llm.will_say(|_| Reply::Hold(Vec::new()));
+    for id in &files {
+        let asked = OptionalJson(Some(request(Some(true))));
+        app.client.make_raptor(DocumentPath { id: *id }, WaitQuery::default(), asked).await.unwrap();
+    }
+    let tried = "SELECT count(*) FROM task_queue WHERE task_type = 'raptor' AND (claim_token IS NOT NULL OR put_off_code = 'others_are_written')";
+    until("each tree to be tried", async || {
+        let tried: i64 = sqlx::query_scalar(tried).fetch_one(&app.pool).await.unwrap();
+        (tried == files.len() as i64).then_some(())
+    })
+    .await;
+    until("a question", async || llm.asked().pop()).await;
+    app.create("Ducks", "A duck dives for weed.", None).await;
+    let held = "SELECT count(*) FROM task_queue WHERE task_type = 'raptor' AND claim_token IS NOT NULL";
+    let held: i64 = sqlx::query_scalar(held).fetch_one(&app.pool).await.unwrap();
+    assert!(held > 0, "the trees still wait");
+    for id in files {
+        app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+        assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_makes_every_tree_although_fewer_may_be_written_at_once() {
+    let llm = Llm::start().await;
+    llm.will_say(tell);
+    // Beside a worker that goes on, one of its two permits for models would be left to what is embedded.
+    let settings =
+        [("SVC_LLM_BASE_URL", llm.base.as_str()), ("SVC_LLM_MODEL", "asked-model"), ("SVC_DATABASE_POOL_SIZE", "4")];
+    let mut app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let mut files = Vec::new();
+    for n in 0..3 {
+        let text = format!("{}# The end of copy {n}\n\nNothing else was seen.\n", three_topics());
+        files.push(app.upload_bytes(&format!("topics-{n}.md"), text).await.unwrap().document_id);
+    }
+    for id in &files {
+        app.settled(*id).await;
+    }
+    app.stop_worker().await;
+    for id in &files {
+        let asked = OptionalJson(Some(request(Some(true))));
+        app.client.make_raptor(DocumentPath { id: *id }, WaitQuery::default(), asked).await.unwrap();
+    }
+    let released = Arc::new(Notify::new());
+    let mut held = Some(released.clone());
+    llm.will_say(move |call| match held.take() {
+        Some(released) => tell(call).held(&released),
+        None => tell(call),
+    });
+    // The first tree is being written while others are tried.
+    let others_are_tried = async {
+        let tried = "SELECT count(*) FROM task_queue
+                      WHERE task_type = 'raptor' AND (claim_token IS NOT NULL OR final OR put_off_code = 'others_are_written')";
+        until("another tree to be tried", async || {
+            let tried: i64 = sqlx::query_scalar(tried).fetch_one(&app.pool).await.unwrap();
+            (tried > 1 && !llm.asked().is_empty()).then_some(())
+        })
+        .await;
+        released.notify_one();
+    };
+    tokio::join!(drain(&app), others_are_tried);
+    let made = "SELECT count(*) FROM task_queue WHERE task_type = 'raptor' AND status = 'completed'";
+    let made: i64 = sqlx::query_scalar(made).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(made, files.len() as i64);
     app.end().await;
 }

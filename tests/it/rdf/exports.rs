@@ -2,8 +2,11 @@
 use super::{canonical, import};
 use crate::{principals::idle, support::until};
 use futures_util::TryStreamExt;
-use serde_json::Value;
-use svc_client::wire::{GraphQuery, ImportQuery, TurtleQuery};
+use serde_json::{Value, json};
+use svc_client::{
+    Json,
+    wire::{GraphQuery, ImportQuery, NewBatch, NewPredicate, TurtleQuery},
+};
 
 #[tokio::test]
 async fn an_export_of_long_literals_comes_in_pieces_of_bounded_size() {
@@ -16,6 +19,43 @@ async fn an_export_of_long_literals_comes_in_pieces_of_bounded_size() {
     let largest = pieces.iter().map(bytes::Bytes::len).max().unwrap();
     assert!(pieces.len() >= 3 && largest < 5 << 20, "{} pieces, the largest of {largest} bytes", pieces.len());
     assert_eq!(canonical(&String::from_utf8(pieces.concat()).unwrap()), canonical(&text));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn few_facts_among_many_are_found_though_no_piece_reads_all() {
+    let app = idle().await;
+    let documents = json!([{"title": "top", "content": "", "key": "top"}, {"title": "first", "content": "", "parent_key": "top"},
+        {"title": "crowd", "content": ""}, {"title": "last", "content": "", "parent_key": "top"}]);
+    let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
+    let made = app.client.create_documents(Json(batch)).await.unwrap().documents;
+    let new = NewPredicate { name: "says".to_owned(), ..NewPredicate::default() };
+    app.client.create_predicate(Json(new)).await.unwrap();
+    for (at, says) in [(1, "it begins"), (2, "one of many"), (3, "it ends")] {
+        let fact = json!({"subject_id": made[at].document_id, "predicate": "says", "object_literal": says});
+        app.client.assert_fact(Json(serde_json::from_value(fact).unwrap())).await.unwrap();
+    }
+    sqlx::query(
+        "WITH pen AS MATERIALIZED (SELECT take_pen() AS at)
+         INSERT INTO triples (zone, subject_id, predicate_id, object_literal, object_datatype, statement, created_at, recorded_at, fact_type)
+         SELECT t.zone, t.subject_id, t.predicate_id, n::text, t.object_datatype, gen_random_uuid(), pen.at, pen.at, 'dynamic'
+           FROM pen CROSS JOIN triples t CROSS JOIN generate_series(1, 50000) n WHERE t.object_literal = 'one of many'",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    // The last fact of the crowd is stated under the top.
+    let (subject, source) = (made[2].document_id, made[1].document_id);
+    let cited =
+        json!({"subject_id": subject, "predicate": "says", "object_literal": "it is cited", "source_id": source});
+    app.client.assert_fact(Json(serde_json::from_value(cited).unwrap())).await.unwrap();
+    let query = TurtleQuery { parent_id: Some(made[0].document_id), ..TurtleQuery::default() };
+    let pieces: Vec<bytes::Bytes> = app.in_process.export_turtle(query).await.unwrap().try_collect().await.unwrap();
+    let pieces: Vec<String> = pieces.iter().map(|piece| String::from_utf8_lossy(piece).into_owned()).collect();
+    let has = |text: &str| (pieces[0].contains(text), pieces.concat().contains(text));
+    assert_eq!(has("it begins"), (true, true), "{pieces:?}");
+    assert_eq!((has("it is cited"), has("it ends")), ((false, true), (false, true)), "{pieces:?}");
+    assert_eq!(canonical(&pieces.concat()).len(), 3, "{pieces:?}");
     app.end().await;
 }
 

@@ -1,8 +1,8 @@
-//! Standbys that stand still, as a process sees them that has only just begun to look.
+//! Standbys that stand still or are behind a pooler, as a process sees them that has only just begun to look.
 use super::{LOOKS, World, read_urls, title_of};
 use crate::{
     admin::{run, worker_command},
-    support::{TOKEN, TestApp, Wish, until},
+    support::{TOKEN, TestApp, Wish, proxy::Proxy, until},
 };
 use serde_json::{Value, json};
 use svc_client::wire::{DocumentPath, FindingKind};
@@ -72,4 +72,23 @@ pub async fn a_doctor_waits_until_it_knows_how_far_behind_the_standbys_are(world
     }
     world.resume().await;
     world.app.client.delete_document(DocumentPath { id }).await.unwrap();
+}
+
+pub async fn a_standby_behind_a_pooler_that_drops_settings_answers_no_reads(world: &World) {
+    let standby = &world.standbys[0];
+    let (asked, heard) = (b"idle_in_transaction_session_timeout=", b"pooler.keeps_this_setting_to_itself=");
+    let pooler = Proxy::rewriting_on(standby.socket(), asked, heard).await;
+    let (user, name) = (standby.options.get_username(), standby.options.get_database().unwrap());
+    let url = format!("postgres://{user}@{}/{name}?sslmode=disable", pooler.address);
+    let settings = [("SVC_DATABASE_READ_URL", url.as_str())];
+    let database = Some(world.primary.connect_options());
+    let behind = TestApp::with(Wish { settings: &settings, no_worker: true, database, ..Wish::default() }).await;
+    let replicas = behind.service.replicas().unwrap();
+    let (kind, about, _) = until("the standby to have been asked", async || {
+        replicas.examine().await;
+        replicas.troubles().into_iter().find(|(_, about, _)| about.contains("drops the settings"))
+    })
+    .await;
+    assert!(kind == FindingKind::StandbyAway && about.starts_with(&pooler.address.to_string()), "{about}");
+    behind.end().await;
 }

@@ -301,3 +301,58 @@ async fn a_path_that_repeats_what_is_repeated_holds_up_no_writer_and_no_audit() 
     assert_eq!((audit.count, audit.truncated), (8, false));
     app.end().await;
 }
+
+#[tokio::test]
+async fn where_too_many_classes_are_below_those_of_a_shape_it_warns_of_nothing_and_says_so() {
+    let app = idle().await;
+    // Each class is below one, which is below each, so that each is below each.
+    let classes: Vec<String> = (0..450).map(|class| format!("ex:c{class}")).collect();
+    let below =
+        classes.iter().map(|class| format!("{class} rdfs:subClassOf ex:all . ex:all rdfs:subClassOf {class} ."));
+    let text = format!(
+        "ex:Many a sh:NodeShape ; sh:targetClass {} ; sh:property [ sh:path ex:p ; sh:maxCount 1 ] .\n{}",
+        classes.join(", "),
+        below.collect::<Vec<_>>().join("\n")
+    );
+    load(&app.client, OntologyQuery::default(), &text).await.unwrap();
+    let here = folder(&app, "here", false).await;
+    let binding = bind(&app.client, "http://example.org/Many", None, Some(ShapeMode::Warn)).await.unwrap();
+    let written = people(&app.client, here, "ex:a ex:p ex:b .").await.unwrap();
+    assert_eq!((written.created, written.warnings.len()), (1, 0));
+    assert!(written.warnings_truncated.is_some(), "{written:?}");
+    let asked =
+        LintRequest { audits: Some(vec![LintAudit::Contradiction, LintAudit::Coverage]), ..LintRequest::default() };
+    let audits = app.client.lint_graph(Json(asked)).await.unwrap().audits;
+    assert!(audits.len() == 2 && audits.iter().all(|audit| audit.truncated), "{audits:?}");
+    let reject = ShapeBindingChange { mode: ShapeMode::Reject };
+    app.client.update_shape_binding(ShapeBindingPath { id: binding.id }, Json(reject)).await.unwrap();
+    let refused = people(&app.client, here, "ex:a ex:p ex:c .").await.unwrap_err();
+    assert!(refused.code == Code::ShapeViolation && !refused.members.contains_key("results"), "{refused:?}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_ontology_that_is_loaded_again_answers_for_what_it_states_in_the_end() {
+    let app = idle().await;
+    let load = async |text: &str| load(&app.client, OntologyQuery::default(), text).await;
+    let person = |labels: &str| format!("<http://example.org/o> a owl:Ontology . ex:Person a owl:Class {labels} .");
+    load(&person("; rdfs:label 'Person'")).await.unwrap();
+    load(
+        "ex:Labelled a sh:NodeShape ; sh:targetClass owl:Class ; sh:property [ sh:path rdfs:label ; sh:minCount 1 ; sh:maxCount 1 ] .",
+    )
+    .await
+    .unwrap();
+    bind(&app.client, "http://example.org/Labelled", None, Some(ShapeMode::Reject)).await.unwrap();
+    let labels = async || {
+        let facts = app.client.list_facts(FactQuery::default()).await.unwrap().facts;
+        facts.into_iter().filter_map(|fact| fact.object_literal).collect::<Vec<_>>()
+    };
+    assert_eq!(labels().await, ["Person"]);
+    load(&person("; rdfs:label 'Human'")).await.unwrap();
+    assert_eq!(labels().await, ["Human"]);
+    let two = load(&person("; rdfs:label 'Human', 'Person'")).await.unwrap_err();
+    assert_eq!(components(&two), ["MaxCount"]);
+    assert_eq!(components(&load(&person("")).await.unwrap_err()), ["MinCount"]);
+    assert_eq!(labels().await, ["Human"]);
+    app.end().await;
+}

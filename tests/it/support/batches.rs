@@ -18,6 +18,8 @@ pub enum Says {
     Cut(String),
     /// What the model thinks, and no answer.
     Thought(String),
+    /// What the provider says of the answer as a whole.
+    Message(Value),
     /// A status, with the type and the message of the error.
     Error(u16, &'static str, &'static str),
     /// The batch ends before the request is answered.
@@ -250,6 +252,7 @@ fn lines(batch: &Batch, answer: &mut Answer) -> Vec<String> {
                 body["choices"][0]["message"]["reasoning_content"] = text.into();
                 openai(asked, 200, &body)
             }
+            (Says::Message(body), false) => openai(asked, 200, &body),
             (Says::Error(status, kind, message), false) => {
                 openai(asked, status, &json!({"error": {"message": message, "type": kind, "code": null}}))
             }
@@ -269,6 +272,7 @@ fn lines(batch: &Batch, answer: &mut Answer) -> Vec<String> {
                 said["content"] = json!([{"type": "thinking", "thinking": text}]);
                 anthropic(asked, json!({"type": "succeeded", "message": said}))
             }
+            (Says::Message(said), true) => anthropic(asked, json!({"type": "succeeded", "message": said})),
             (Says::Error(_, kind, message), true) => anthropic(
                 asked,
                 json!({"type": "errored", "error": {"type": "error", "error": {"type": kind, "message": message}}}),
@@ -282,7 +286,7 @@ fn lines(batch: &Batch, answer: &mut Answer) -> Vec<String> {
     lines
 }
 
-fn chat(text: &str, finish: &str) -> Value {
+pub fn chat(text: &str, finish: &str) -> Value {
     json!({
         "id": "chatcmpl-1", "object": "chat.completion", "model": "batched-model",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}],
@@ -290,7 +294,7 @@ fn chat(text: &str, finish: &str) -> Value {
     })
 }
 
-fn message(text: &str, stop: &str) -> Value {
+pub fn message(text: &str, stop: &str) -> Value {
     json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "batched-model",
         "content": [{"type": "text", "text": text}], "stop_reason": stop, "usage": {"input_tokens": 70, "output_tokens": 7},

@@ -110,8 +110,8 @@ const INVARIANTS: &[(&str, &str)] = &[
     (
         "a container that settled is in the index of everything if it says something, and only then",
         "SELECT concat_ws(' ', d.id, d.usetype, d.title) FROM ingest_node n JOIN documents d ON d.id = n.document_id
-          WHERE d.settled = 'settled' AND d.guard <> -1 AND d.usetype NOT IN ('entity', 'summary')
-            AND (SELECT built_to IS NULL FROM search_indexes WHERE name = 'default')
+          WHERE d.settled = 'settled' AND d.guard <> -1
+            AND (SELECT built_to IS NULL AND d.usetype <> ALL(excluded) FROM search_indexes WHERE name = 'default')
             -- A title that changed has a task.
             AND NOT EXISTS (SELECT FROM task_queue t WHERE t.scope_document_id = d.id AND NOT t.final)
             AND (d.content ~ '\\S' OR (d.title ~ '\\S' AND d.usetype NOT IN ('raptor', 'table', 'record', 'profile', 'image', 'chunk')

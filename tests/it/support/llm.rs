@@ -64,7 +64,16 @@ impl Reply {
 
     /// A text whose end the endpoint cut off.
     pub fn cut(text: &str) -> Reply {
-        let end = END.replace("stop", "length");
+        Reply::ended(text, "length")
+    }
+
+    /// A text that a filter of the endpoint broke off.
+    pub fn filtered(text: &str) -> Reply {
+        Reply::ended(text, "content_filter")
+    }
+
+    fn ended(text: &str, finish: &str) -> Reply {
+        let end = END.replace("stop", finish);
         Reply::Bytes([STREAM, &pieces(text), &end].concat().into_bytes())
     }
 

@@ -17,6 +17,7 @@ pub mod searches;
 pub mod server;
 pub mod standby;
 pub mod statements;
+pub mod transitions;
 pub mod web;
 mod workbook;
 
@@ -25,7 +26,10 @@ use futures_util::StreamExt;
 use sqlx::{PgConnection, PgPool, postgres::PgConnectOptions};
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 use svc::{
@@ -35,7 +39,7 @@ use svc::{
     listener::{self, Limits},
     reader::Reader,
     registry::{self, InProcess},
-    service::Service,
+    service::{Service, Waits},
     settings::{Settings, model_settings},
     store::{
         documents::{self, NewRow},
@@ -56,7 +60,7 @@ use svc_client::{
 use svc_ids::DocumentId;
 use svc_models::Engine;
 use svc_ranking::AnalyzerConfig;
-pub use workbook::{workbook, workbook_of_rows, workbook_of_sheets};
+pub use workbook::{rows_of_texts, workbook, workbook_of_named_sheets, workbook_of_rows, workbook_of_sheets};
 
 pub const TOKEN: &str = "test-owner-token";
 /// This only ends a test that hangs; no test waits this long if the code is right.
@@ -90,6 +94,11 @@ pub fn engine() -> Engine {
     ENGINE.get_or_init(|| Engine::load(&model_settings(&settings(&[]))).expect("the model of `make setup`")).clone()
 }
 
+/// The waits of a service whose moves are refused soon, where a test is about that.
+pub fn refusing_soon() -> Waits {
+    Waits { longest: Duration::from_secs(1), ..Waits::default() }
+}
+
 /// How a test wants its service.
 #[derive(Default)]
 pub struct Wish<'a> {
@@ -104,8 +113,28 @@ pub struct Wish<'a> {
     pub coming: Option<Engine>,
     /// The task types of another crate.
     pub types: TaskTypes,
+    /// How long edits wait for tasks.
+    pub waits: Waits,
     /// A database with the schema on a server of its own, in place of a new one on that of all tests.
     pub database: Option<PgConnectOptions>,
+}
+
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// One of the services that are counted.
+struct Running;
+
+impl Running {
+    fn begin() -> Running {
+        RUNNING.fetch_add(1, Ordering::Relaxed);
+        Running
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A service with its own database, listening on its own port.
@@ -125,6 +154,7 @@ pub struct TestApp {
     server: tokio::task::JoinHandle<()>,
     stop_server: tokio::sync::watch::Sender<bool>,
     breaches: Arc<Breaches>,
+    _running: Running,
 }
 
 impl TestApp {
@@ -133,6 +163,7 @@ impl TestApp {
     }
 
     pub async fn with(wish: Wish<'_>) -> TestApp {
+        let running = Running::begin();
         let _ = rustls::crypto::ring::default_provider().install_default();
         let owns_database = wish.database.is_none();
         let options = match wish.database {
@@ -172,8 +203,9 @@ impl TestApp {
             Some(coming) => Some(svc::app::load_embedder(&coming).await.unwrap()),
             None => wish.coming.map(Into::into),
         };
-        let service = service.with_task_types(wish.types).with_coming(coming);
-        let service = Arc::new(service.with_replicas().unwrap().with_ocr().await.unwrap());
+        let service = service.with_task_types(wish.types).with_coming(coming).with_waits(wish.waits);
+        let service = service.with_replicas().unwrap().with_language().await.unwrap();
+        let service = Arc::new(service.with_ocr().await.unwrap());
         let worker = if wish.no_worker {
             None
         } else {
@@ -201,7 +233,13 @@ impl TestApp {
             server,
             stop_server,
             breaches,
+            _running: running,
         }
+    }
+
+    /// How many of them there are.
+    pub fn running() -> usize {
+        RUNNING.load(Ordering::Relaxed)
     }
 
     /// Asks the listener to stop, as a signal does.
@@ -224,6 +262,12 @@ impl TestApp {
             reindex::has_index(&mut conn, &model.identity).await.unwrap().then_some(())
         })
         .await;
+    }
+
+    /// A client in this process, whose edits wait as long for tasks as those of a service by default.
+    pub fn patient(&self) -> Client<InProcess> {
+        let service = Service::clone(&self.service).with_waits(Waits::default());
+        Client(InProcess { service: Arc::new(service), caller: Caller::Owner })
     }
 
     /// Starts the worker that `no_worker` left out.

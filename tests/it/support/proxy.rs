@@ -65,6 +65,12 @@ impl Proxy {
         Proxy::before("127.0.0.1", Server::Port(server), Some((from, to))).await
     }
 
+    /// The same before PostgreSQL.
+    pub async fn rewriting_on(socket: PathBuf, from: &'static [u8], to: &'static [u8]) -> Proxy {
+        assert_eq!(from.len(), to.len());
+        Proxy::before("127.0.0.1", Server::Socket(socket), Some((from, to))).await
+    }
+
     async fn before(address: &str, server: Server, rewritten: Rewritten) -> Proxy {
         let listener = TcpListener::bind((address, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -17,6 +17,8 @@ struct Server {
     /// The service's own role cannot create databases.
     superuser: PgConnectOptions,
     work_dir: PathBuf,
+    /// Where its own folder is: in memory, if this machine has room there.
+    folder: PathBuf,
     /// The runtime for everything that outlives a test.
     runtime: Handle,
     /// Ends the server and removes the folders when this process ends in any way, because then its pipe closes.
@@ -39,8 +41,12 @@ fn start() -> Server {
     let home = super::settings(&[]).postgres_home;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let in_memory = in_memory().map(|memory| memory.join(format!("svc-it-{}", std::process::id())));
-    let folder = in_memory.as_ref().unwrap_or(&work_dir);
-    let postgres = runtime.block_on(set_up(&folder.join("server"), &home));
+    let folder = in_memory.unwrap_or_else(|| work_dir.clone());
+    let at = folder.join("server");
+    let postgres = runtime.block_on(async {
+        let postgres = EmbeddedPostgres::start(&at, &home).await.expect("`make setup` was run");
+        changed(postgres, &at, &home, OF_TESTS).await
+    });
     let (options, superuser) = (postgres.connect_options(), postgres.superuser_options());
     runtime.block_on(make_template(&options, &superuser));
     let script = format!(
@@ -61,7 +67,7 @@ fn start() -> Server {
     std::mem::forget(postgres);
     let handle = runtime.handle().clone();
     std::mem::forget(runtime);
-    Server { options, superuser, work_dir, runtime: handle, _watchdog: watchdog }
+    Server { options, superuser, work_dir, folder, runtime: handle, _watchdog: watchdog }
 }
 
 /// A file system in memory with room for the databases of all tests that run at once, if this machine has one. Each test makes and removes
@@ -77,32 +83,33 @@ fn in_memory() -> Option<&'static Path> {
     (statistics.f_bavail.saturating_mul(statistics.f_frsize) >= ROOM && free >= 2 * ROOM).then_some(memory)
 }
 
-/// Starts the server with settings for tests. They are unfit for data that anybody needs.
-async fn set_up(folder: &Path, home: &Path) -> EmbeddedPostgres {
-    let start = async || EmbeddedPostgres::start(folder, home).await.expect("`make setup` was run");
-    let postgres = start().await;
+/// The settings of the server of all tests. They are unfit for data that anybody needs.
+const OF_TESTS: &[&str] = &[
+    // Nothing waits for the disk, because nobody needs the data of this server after a crash of the machine.
+    "ALTER SYSTEM SET fsync = off",
+    "ALTER SYSTEM SET full_page_writes = off",
+    // The copy of the template for each test goes through the log, and takes longer to compress than to write.
+    "ALTER SYSTEM SET wal_compression = off",
+    // Each test that runs has pools of its own.
+    "ALTER SYSTEM SET max_connections = 400",
+];
+
+/// Changes settings of a server and starts it again, because some take effect only with a start.
+async fn changed(postgres: EmbeddedPostgres, folder: &Path, home: &Path, changes: &[&'static str]) -> EmbeddedPostgres {
     let mut conn = PgConnection::connect_with(&postgres.superuser_options()).await.unwrap();
-    for change in [
-        // Nothing waits for the disk, because nobody needs the data of this server after a crash of the machine.
-        "ALTER SYSTEM SET fsync = off",
-        "ALTER SYSTEM SET full_page_writes = off",
-        // The copy of the template for each test goes through the log, and takes longer to compress than to write.
-        "ALTER SYSTEM SET wal_compression = off",
-        // Each test that runs has pools of its own.
-        "ALTER SYSTEM SET max_connections = 400",
-    ] {
-        sqlx::raw_sql(change).execute(&mut conn).await.unwrap();
+    for change in changes {
+        sqlx::raw_sql(*change).execute(&mut conn).await.unwrap();
     }
     conn.close().await.unwrap();
-    // The last setting takes effect only with a start.
     postgres.stop().await;
-    start().await
+    EmbeddedPostgres::start(folder, home).await.unwrap()
 }
 
 async fn make_template(options: &PgConnectOptions, superuser: &PgConnectOptions) {
     make_empty("template_svc", options, superuser).await;
     let pool = sqlx::PgPool::connect_with(options.clone().database("template_svc")).await.unwrap();
     svc::store::schema::migrate(&pool).await.unwrap();
+    super::transitions::hold(&pool).await;
     pool.close().await;
 }
 
@@ -123,9 +130,29 @@ pub async fn new_empty_database(name: &str) -> PgConnectOptions {
     server.options.clone().database(name)
 }
 
+/// A database without a schema whose texts may be of any encoding.
+pub async fn new_ascii_database(name: &str) -> PgConnectOptions {
+    let server = tokio::task::spawn_blocking(server).await.unwrap();
+    let mut conn = PgConnection::connect_with(&server.superuser).await.unwrap();
+    let create = format!(
+        "CREATE DATABASE {name} OWNER {} ENCODING 'SQL_ASCII' LOCALE_PROVIDER libc LOCALE 'C' TEMPLATE template0",
+        server.options.get_username()
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+    server.options.clone().database(name)
+}
+
 /// A folder that is removed when the tests end.
 pub fn work_dir() -> &'static Path {
     &server().work_dir
+}
+
+/// A folder for the data of another server, in memory if that has room now. It is removed when the tests end. What dies in a test is a process,
+/// after which nothing is missing that was not on the disk yet.
+pub fn folder() -> &'static Path {
+    let server = server();
+    if in_memory().is_some() { &server.folder } else { &server.work_dir }
 }
 
 /// The runtime for everything that outlives a test.
@@ -133,7 +160,7 @@ pub fn runtime() -> &'static Handle {
     &server().runtime
 }
 
-/// A new database with the schema in it.
+/// A new database with the schema in it, and the table of [`super::transitions`].
 pub async fn new_database() -> PgConnectOptions {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let server = tokio::task::spawn_blocking(server).await.unwrap();
@@ -160,10 +187,22 @@ pub fn drop_database(options: &PgConnectOptions) {
 
 /// A server with an empty database and its schema, which a test may kill. It ends when it is dropped.
 pub async fn own(name: &str) -> EmbeddedPostgres {
-    let folder = tokio::task::spawn_blocking(work_dir).await.unwrap().join(name);
-    let postgres = EmbeddedPostgres::start(&folder, &super::settings(&[]).postgres_home).await.unwrap();
+    let folder = tokio::task::spawn_blocking(folder).await.unwrap().join(name);
+    own_in(&folder, &super::settings(&[]).postgres_home).await
+}
+
+/// The same with changes of its settings, which it has once its schema is there.
+pub async fn own_with(name: &str, changes: &[&'static str]) -> EmbeddedPostgres {
+    let folder = tokio::task::spawn_blocking(folder).await.unwrap().join(name);
+    let home = super::settings(&[]).postgres_home;
+    changed(own_in(&folder, &home).await, &folder, &home, changes).await
+}
+
+async fn own_in(folder: &Path, home: &Path) -> EmbeddedPostgres {
+    let postgres = EmbeddedPostgres::start(folder, home).await.unwrap();
     let pool = sqlx::PgPool::connect_with(postgres.connect_options()).await.unwrap();
     svc::store::schema::migrate(&pool).await.unwrap();
+    super::transitions::hold(&pool).await;
     pool.close().await;
     postgres
 }

@@ -29,8 +29,8 @@ impl Standby {
         let socket = source.get_socket().unwrap().clone();
         let account = Account::of(primary, &socket);
         account.admit(&source, &socket).await;
-        let work_dir = tokio::task::spawn_blocking(server::work_dir).await.unwrap();
-        let (data, run) = (account.folder(&work_dir.join(name)), account.folder(&work_dir.join(format!("{name}-run"))));
+        let at = tokio::task::spawn_blocking(server::folder).await.unwrap();
+        let (data, run) = (account.folder(&at.join(name)), account.folder(&at.join(format!("{name}-run"))));
 
         let mut copy = account.command("pg_basebackup");
         copy.arg("--pgdata").arg(&data).arg("--host").arg(&socket).args(["--username", source.get_username()]);

@@ -9,6 +9,7 @@ use std::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 use tracing::{Event, Metadata, Subscriber, field, instrument::WithSubscriber, span};
 
@@ -25,6 +26,8 @@ struct Record {
 }
 
 static RECORD: OnceLock<Mutex<Record>> = OnceLock::new();
+/// When the last statement was sent.
+static LAST: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// Receives what sqlx logs, which is every statement, and counts the statements and the rows that came back.
 #[derive(Default)]
@@ -64,6 +67,7 @@ impl Subscriber for Recorder {
     fn event(&self, event: &Event<'_>) {
         let mut statement = Statement::default();
         event.record(&mut statement);
+        *LAST.lock().unwrap() = Some(Instant::now());
         if !statement.asks_whether_it_writes {
             self.statements.fetch_add(1, Ordering::Relaxed);
             event.record(&mut Rows(&self.rows));
@@ -179,6 +183,11 @@ fn literals(source: &str) -> Vec<String> {
 /// The parts of a text between its placeholders.
 fn fixed(text: &str) -> impl Iterator<Item = String> {
     text.split('{').map(|part| plain(part.split_once('}').map_or(part, |(_, after)| after)))
+}
+
+/// How long ago this process sent its last statement.
+pub fn quiet_for() -> Duration {
+    LAST.lock().unwrap().map_or(Duration::ZERO, |last| last.elapsed())
 }
 
 /// The texts of the source that no statement has contained yet, a line for each, with its file and its beginning.

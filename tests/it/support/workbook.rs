@@ -8,6 +8,11 @@ const PACKAGE: &str = "http://schemas.openxmlformats.org/package/2006";
 
 /// A workbook of one sheet, `Sheet1`, with texts as its cells.
 pub fn workbook<T: AsRef<str>>(rows: &[Vec<T>]) -> Vec<u8> {
+    workbook_of_rows("Sheet1", rows_of_texts(rows))
+}
+
+/// Rows with texts as their cells, as a file has them.
+pub fn rows_of_texts<T: AsRef<str>>(rows: &[Vec<T>]) -> String {
     let mut data = String::new();
     for row in rows {
         data.push_str("<row>");
@@ -16,12 +21,17 @@ pub fn workbook<T: AsRef<str>>(rows: &[Vec<T>]) -> Vec<u8> {
         }
         data.push_str("</row>");
     }
-    workbook_of_rows("Sheet1", data)
+    data
 }
 
 /// A workbook of one sheet with this name, and with rows as the file has them.
 pub fn workbook_of_rows(name: &str, rows: String) -> Vec<u8> {
-    package(&[(name.to_owned(), rows)], &[])
+    workbook_of_named_sheets(&[(name.to_owned(), rows)])
+}
+
+/// A workbook of sheets with these names, each with its rows as the file has them.
+pub fn workbook_of_named_sheets(sheets: &[(String, String)]) -> Vec<u8> {
+    package(sheets, &[])
 }
 
 /// A workbook with sheets `Sheet1`, `Sheet2` and so on. All sheets have the same rows of texts from one shared table,

@@ -10,7 +10,7 @@ use svc_client::{
     Code, Json, OptionalJson,
     wire::{
         DocumentChange, DocumentPath, FactOutcome, FactPath, FactQuery, FactResponse, GrantRight, Invalidation,
-        NewFact, OnOverlap, ValidAt, WaitQuery,
+        LintAudit, LintRequest, NewFact, OnOverlap, ValidAt, WaitQuery,
     },
 };
 
@@ -56,6 +56,53 @@ async fn a_quote_is_found_in_its_source_and_no_longer_shown_once_the_text_has_ch
     app.client.update_document(DocumentPath { id: source }, WaitQuery::default(), Json(change)).await.unwrap();
     let citation = read(&app, made.fact.id).await.citations.remove(0);
     assert_eq!((citation.quote, citation.quote_start), (None, Some(14)));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_changed_text_that_states_a_fact_again_shows_its_words_and_leaves_it_no_longer_stale() {
+    let app = idle().await;
+    let [a, source] = [doc(&app, "A").await, doc(&app, "the radar").await];
+    predicate(&app, "is").await;
+    let said = || NewFact {
+        source_id: Some(source),
+        quote: Some("known of the radar".to_owned()),
+        on_overlap: Some(OnOverlap::Merge),
+        ..says(a, "is", "known")
+    };
+    let stale = async || {
+        let asked = LintRequest { audits: Some(vec![LintAudit::Staleness]), ..LintRequest::default() };
+        app.client.lint_graph(Json(asked)).await.unwrap().audits[0].count
+    };
+    let made = app.client.assert_fact(Json(said())).await.unwrap().fact;
+    // The words stand where they stood, and then elsewhere each time.
+    let longer = "What is known of the radar. It turns.".to_owned();
+    let moved = (1..=12).map(|times| format!("{} What is known of the radar.", "So.".repeat(times)));
+    let mut last = made.clone();
+    for text in std::iter::once(longer).chain(moved) {
+        let change = DocumentChange { content: Some(text), ..DocumentChange::default() };
+        app.client.update_document(DocumentPath { id: source }, WaitQuery::default(), Json(change)).await.unwrap();
+        assert_eq!(stale().await, 1);
+        let again = app.client.assert_fact(Json(said())).await.unwrap();
+        assert_eq!((again.outcome, again.fact.id), (FactOutcome::Existing, made.id));
+        let quotes: Vec<&str> = again.fact.citations.iter().filter_map(|cited| cited.quote.as_deref()).collect();
+        assert_eq!(quotes, ["known of the radar"], "{:?}", again.fact.citations);
+        assert_eq!(stale().await, 0);
+        last = again.fact;
+    }
+    // The first citation and that of the text as it is now are kept, however many came between.
+    let kept: i64 = sqlx::query_scalar("SELECT count(*) FROM triple_citations").fetch_one(&app.pool).await.unwrap();
+    assert_eq!((kept, last.citations.len(), last.citations[0].quote.is_some()), (2, 2, true));
+    // What was known first was stated once.
+    let then = FactQuery {
+        source_id: Some(source),
+        known_at: Some(made.recorded_at),
+        valid_at: Some(ValidAt::Any),
+        ..FactQuery::default()
+    };
+    let then = app.client.list_facts(then).await.unwrap().facts;
+    let cited: Vec<_> = then.iter().flat_map(|fact| &fact.citations).map(|cited| &cited.source_hash).collect();
+    assert_eq!(cited, [&made.citations[0].source_hash]);
     app.end().await;
 }
 

@@ -18,6 +18,7 @@ follows the events reads them in that order.
 `{\"seq\": 7, \"kind\": \"ingest.settled\", \"at\": \"...\", \"document_id\": 3, \"root_id\": 3, \"data\": {\"nodes\": 12, ...}}`.
 
 * `?kinds=ingest.settled,document.*` and `?root=3` choose; `?since=7` begins after number 7, `?since=now` with what happens next.
+  Who names a `root` is told of what happens at or under that document, and of what moves away from under it.
 * Of an ingestion only files and what fails are told; `?nodes=true` adds `ingest.nodes`, which tells of nodes as they settle.
 * After a break, send the last id in `Last-Event-ID`, as browsers do by themselves. Events are kept for SVC_EVENT_RETENTION_HOURS;
   after that the answer is 410 `events_expired` with the oldest number.
@@ -34,7 +35,8 @@ body is `{\"type\": kind, \"timestamp\": at, \"data\": {\"seq\", \"document_id\"
 * Anything but 2xx within 20 seconds is a failure, also a redirect. It is tried at once, after 5 s, 5 min, 30 min, 2, 5, 10, 14, 20
   and 24 h, or later if the receiver sends `Retry-After`; then the delivery is dead, and `POST /webhooks/deliveries/{id}/retry`
   sends it again. `webhook-id` is the same in every try: a receiver may see it twice.
-* 410, or a week in which everything fails, switches the webhook off. What waits for it is dead then.
+* 410 switches the webhook off, and so does the last try of a delivery after a week in which everything failed, or the end of one that
+  failed before and whose event is no longer kept. What waits for it is dead then.
 * `ingest.nodes` is sent only if `kinds` names it.
 * What is sent is chosen by the rights that its creator has then. A principal has webhooks of its own; the owner sees all.
 * Only https addresses in public networks are called, unless SVC_WEBHOOK_PRIVATE is on.

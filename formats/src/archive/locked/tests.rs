@@ -143,10 +143,34 @@ fn a_right_password_is_not_called_wrong_where_nothing_else_can_be_read() {
     changed[places[1]] = 14;
     let password = Secret::new(LONG);
     let none = Limits { members: 0, ..Limits::default() };
-    for (bytes, limits) in [(&changed[..], &Limits::default()), (AES[1], &none)] {
+    for (bytes, limits, code) in [(&changed[..], &Limits::default(), "unsupported"), (AES[1], &none, "limit_exceeded")]
+    {
         let access = Access { password: Some(&password), ..Access::from(limits) };
-        assert!(probe(Format::Zip, Cursor::new(bytes), access).unwrap().holds(Pattern::HasMembers));
-        assert_eq!(extract(Format::Zip, Cursor::new(bytes), access).unwrap_err().code(), "unsupported");
+        assert_eq!(probe(Format::Zip, Cursor::new(bytes), access).unwrap_err().code(), code);
+        assert_eq!(extract(Format::Zip, Cursor::new(bytes), access).unwrap_err().code(), code);
+    }
+}
+
+#[test]
+fn an_archive_whose_locked_members_are_over_a_limit_names_it_whatever_the_password() {
+    for (limits, limit, setting) in [
+        (Limits { input_bytes: 10, ..Limits::default() }, Limit::InputBytes, "SVC_MAX_UPLOAD_BYTES"),
+        (Limits { members: 0, ..Limits::default() }, Limit::Members, "SVC_PARSER_MEMBERS"),
+        (Limits { member_bytes: 0, ..Limits::default() }, Limit::MemberBytes, "SVC_PARSER_MEMBER_BYTES"),
+    ] {
+        for (bytes, right) in [(OLD, "heron"), (AES[0], LONG), (AES[1], LONG)] {
+            for password in [right, "stork"] {
+                let password = Secret::new(password);
+                let access = Access { password: Some(&password), ..Access::from(&limits) };
+                for refused in [
+                    probe(Format::Zip, Cursor::new(bytes), access).unwrap_err(),
+                    extract(Format::Zip, Cursor::new(bytes), access).unwrap_err(),
+                ] {
+                    assert_eq!(refused.limit(), Some(limit), "{refused}");
+                    assert!(refused.to_string().contains(setting), "{refused}");
+                }
+            }
+        }
     }
 }
 

@@ -44,6 +44,9 @@ impl<R: Read> Converter<'_, R> {
                 // The paragraph's mark was deleted or moved away.
                 "del" | "moveFrom" => paragraph.mark_deleted = true,
                 "numPr" => is_numbered = true,
+                "outlineLvl" => {
+                    paragraph.heading = styles::outline_level(element).and_then(styles::level_of_outline);
+                }
                 name => paragraph.place.note(name, element.value()),
             }
         })?;

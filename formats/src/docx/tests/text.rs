@@ -19,6 +19,26 @@ fn headings_go_by_name_through_based_on() {
 }
 
 #[test]
+fn headings_go_by_outline_level_where_no_name_says_so() {
+    let with = |style: &str, level: u8, text: &str| {
+        paragraph(&format!(r#"<w:pStyle w:val="{style}"/><w:outlineLvl w:val="{level}"/>"#), text)
+    };
+    let body = [
+        styled("Clause", "Nests"),
+        styled("Inner", "Boats"),
+        styled("Plain", "text"),
+        with("none", 0, "Ducks"),
+        with("none", 9, "more text"),
+        with("none", 10, "no level"),
+        styled("Seven", "Deep"),
+    ];
+    let read = read(&body.concat());
+    assert_eq!(read.text, "## Nests\n\n## Boats\n\ntext\n\n# Ducks\n\nmore text\n\nno level\n\n###### Deep");
+    let levels: Vec<_> = read.headings.iter().map(|heading| heading.level).collect();
+    assert_eq!(levels, [2, 2, 1, 7]);
+}
+
+#[test]
 fn tracked_changes_read_as_accepted() {
     let body = r#"<w:p><w:pPr><w:pPrChange><w:pPr><w:pStyle w:val="Own"/></w:pPr></w:pPrChange></w:pPr>
         <w:ins><w:r><w:t>new </w:t></w:r></w:ins><w:del><w:r><w:delText>old</w:delText><w:t>old</w:t></w:r></w:del>
@@ -117,6 +137,8 @@ fn glyphs_emoji_and_raised_numbers_are_read_as_they_are_shown() {
         |text: &str| format!(r#"<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>{text}</w:t></w:r>"#);
     let body = [run("10"), raised("6"), run(" in 2019"), raised("3"), run(" m"), raised("2"), run(" 1"), raised("st")];
     assert_eq!(read(&format!("<w:p>{}</w:p>", body.concat())).text, "10^6 in 2019^3 m2 1st");
+    let body = [run("10"), raised("1"), raised("2"), run(" in 2019"), raised("3,"), raised("4")];
+    assert_eq!(read(&format!("<w:p>{}</w:p>", body.concat())).text, "10^12 in 2019^3,4");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The outline: titles, levels and the pages they point to.
 
+use super::titles::without_number;
 use crate::{
     Extraction, FormatError, Heading, Limit, Limits, OutlineEntry,
     pdf::{document::Document, strings::text_string},
@@ -119,7 +120,7 @@ pub(in crate::pdf) fn place(entries: &[OutlineEntry], extraction: &Extraction) -
     let mut headings = Vec::new();
     // Thousands of entries may point to one long page. All searches together read the text a few times; after that,
     // titles are no longer searched for.
-    let mut budget = extraction.text.len().saturating_mul(16);
+    let mut budget = extraction.text.len().saturating_mul(32);
     // Entries of one page come in order, so each search starts where the last one succeeded.
     let (mut on_page, mut from) = (None, 0);
     for entry in entries {
@@ -129,9 +130,19 @@ pub(in crate::pdf) fn place(entries: &[OutlineEntry], extraction: &Extraction) -
             from = page.start;
         }
         let text = &extraction.text[from..page.end];
-        if let Some(left) = budget.checked_sub(text.len()) {
+        // Any line of a text may begin like a title, so that way comes last.
+        let ways: [fn(&str, &str) -> Option<usize>; 3] = [
+            |text, title| find_line(text, title, |line| line),
+            |text, title| find_line(text, title, without_number),
+            find_beginning,
+        ];
+        for find in ways {
+            let Some(left) = budget.checked_sub(text.len()) else { break };
             budget = left;
-            from += find_title(text, &entry.title).unwrap_or(0);
+            if let Some(at) = find(text, &entry.title) {
+                from += at;
+                break;
+            }
         }
         headings.push(Heading { level: entry.level, title: entry.title.clone(), start: from });
     }
@@ -140,10 +151,13 @@ pub(in crate::pdf) fn place(entries: &[OutlineEntry], extraction: &Extraction) -
     headings
 }
 
+/// Fewer characters distinguish longer titles, and this compares a line in constant time.
+const COMPARED: usize = 64;
+/// How far into a line their letters and digits are looked for.
+const LOOKED_AT: usize = 512;
+
 /// The start of the first line that begins with the title, ignoring white space and case.
-fn find_title(text: &str, title: &str) -> Option<usize> {
-    // Fewer characters distinguish longer titles, and this compares a line in constant time.
-    const COMPARED: usize = 64;
+fn find_beginning(text: &str, title: &str) -> Option<usize> {
     fn letters(text: &str) -> impl Iterator<Item = char> {
         text.chars().filter(|character| !character.is_whitespace()).flat_map(char::to_lowercase)
     }
@@ -159,4 +173,43 @@ fn find_title(text: &str, title: &str) -> Option<usize> {
         at += line.len();
     }
     None
+}
+
+/// The start of the first line that is the title but for its marks and for what `words` takes away at the beginning of both. Many outlines
+/// have no numbers, and the pages have them.
+fn find_line(text: &str, title: &str, words: fn(&str) -> &str) -> Option<usize> {
+    let wanted: Vec<char> = letters_of_lines(words(title)).filter(|letter| *letter != '\n').take(COMPARED).collect();
+    if wanted.is_empty() {
+        return None;
+    }
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let begin = at + line.len() - words(line).len();
+        if line.contains(char::is_alphanumeric) && is_line_of(&text[begin..], &wanted) {
+            return Some(at);
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// The letters and digits at the beginning of a text, and the ends of its lines.
+fn letters_of_lines(text: &str) -> impl Iterator<Item = char> {
+    let letters = text.chars().take(LOOKED_AT).filter(|character| *character == '\n' || character.is_alphanumeric());
+    letters.flat_map(char::to_lowercase)
+}
+
+/// Whether the text begins with these letters, and its line ends behind them.
+fn is_line_of(text: &str, wanted: &[char]) -> bool {
+    let mut left = wanted;
+    for letter in letters_of_lines(text) {
+        match left.split_first() {
+            None => return letter == '\n' || wanted.len() == COMPARED,
+            Some((first, rest)) if *first == letter => left = rest,
+            // A title may go on in the next line.
+            Some(_) if letter == '\n' => {}
+            Some(_) => return false,
+        }
+    }
+    left.is_empty()
 }

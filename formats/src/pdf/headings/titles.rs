@@ -100,6 +100,15 @@ fn numbered(title: &str) -> Option<(usize, &str)> {
     (is_first && parts().all(is_number)).then(|| (1 + parts().count(), rest))
 }
 
+/// A title without the number before it, which may be a letter without a mark, as appendices have it.
+pub(super) fn without_number(title: &str) -> &str {
+    match (numbered(title), title.split_once(' ')) {
+        (Some((_, rest)), _) => rest,
+        (None, Some((first, rest))) if is_letter(first) || is_roman(first) => rest,
+        _ => title,
+    }
+}
+
 /// The parts of the number with which a title begins, such as 3 and 1 of `3.1 Method`.
 pub(super) fn parts(title: &str) -> Option<Vec<u16>> {
     let (first, _) = title.split_once(' ')?;
@@ -167,6 +176,21 @@ mod tests {
         ];
         for (title, depth) in cases {
             assert_eq!(number(title), depth, "{title}");
+        }
+    }
+
+    #[test]
+    fn a_title_without_its_number_is_its_words() {
+        for (title, words) in [
+            ("2.1 Boats", "Boats"),
+            ("IV. RESULTS\n", "RESULTS\n"),
+            ("II Nests", "Nests"),
+            ("A Proofs", "Proofs"),
+            ("2026 in review", "2026 in review"),
+            ("Chapter 7", "Chapter 7"),
+            ("Boats", "Boats"),
+        ] {
+            assert_eq!(without_number(title), words);
         }
     }
 

@@ -22,8 +22,17 @@ const MIXED_SCRIPT_GAP: f64 = 0.3;
 const DECIMAL_GAP: f64 = 0.5;
 /// The same between digits of two strings, which narrow columns of numbers have.
 const NUMBER_GAP: f64 = 0.08;
+/// What is raised is so much smaller than what is before it, and stands so much of the size higher.
+const RAISED_SIZE: f64 = 0.85;
+const RAISED_BY: f64 = 0.15;
 /// Letters further apart than this share of the size do not form a word.
 const MOST_SPACING: f64 = 0.6;
+
+#[cfg(test)]
+thread_local! {
+    /// How many glyphs were looked at to tell which numbers are raised.
+    pub(super) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 
 /// A row in the order of reading.
 pub(super) struct Line {
@@ -141,6 +150,7 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
         let word_gap = word_gap(page, &placed);
         for (index, &spot) in placed.iter().enumerate() {
             let text = text_of(page, spot);
+            let content = page.glyphs[spot.glyph as usize].content;
             if let Some((last, last_text)) = before {
                 let size = spot.size.min(last.size);
                 let gap = (spot.start - last.end) / size;
@@ -150,10 +160,18 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
                 let least = least_gap(last_text, text, next, word_gap);
                 if gap > least || (gap > NUMBER_GAP && begins_number(page, last, spot)) {
                     pieces.push(Piece { text: " ", content: None, place: None });
+                } else if !from_left
+                    && gap > -WORD_GAP
+                    && let Some(mark) = before_raised(page, last, &placed[index..])
+                {
+                    pieces.push(Piece {
+                        text: mark,
+                        content,
+                        place: (mark != " ").then_some((spot.start, spot.start)),
+                    });
                 }
             }
-            let place = Some((spot.start, spot.end));
-            pieces.push(Piece { text, content: page.glyphs[spot.glyph as usize].content, place });
+            pieces.push(Piece { text, content, place: Some((spot.start, spot.end)) });
             // A mark takes no space of its own.
             if !text.chars().all(is_combining_mark) {
                 before = Some((spot, text));
@@ -169,6 +187,37 @@ fn begins_number(page: &PageGlyphs, last: &Spot, spot: &Spot) -> bool {
     let begins = |spot: &Spot| page.glyphs[spot.glyph as usize].begins;
     let is_digit = |spot: &Spot| text_of(page, spot).chars().all(|character| character.is_ascii_digit());
     begins(spot) && !begins(last) && is_digit(spot) && is_digit(last)
+}
+
+/// What parts a raised number from the digit directly before it, as marks of notes and powers are raised: both would read as one number.
+/// The numerator of a fraction is no power.
+fn before_raised(page: &PageGlyphs, last: &Spot, next: &[&Spot]) -> Option<&'static str> {
+    let is_digit = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_digit(text_of(page, last)) {
+        return None;
+    }
+    let is_raised = |spot: &Spot| {
+        #[cfg(test)]
+        LOOKED_AT.set(LOOKED_AT.get() + 1);
+        spot.size <= RAISED_SIZE * last.size && spot.baseline < last.baseline - RAISED_BY * last.size
+    };
+    let mut raised = next.iter().take_while(|spot| is_raised(spot)).map(|spot| text_of(page, spot));
+    let first = raised.next()?;
+    let is_sign = matches!(first, "+" | "-" | "−" | "–");
+    let is_number = is_digit(first) || (is_sign && raised.next().is_some_and(is_digit));
+    if !is_number {
+        return None;
+    }
+    let mut behind = next.iter().skip_while(|spot| is_raised(spot) && is_digit(text_of(page, spot)));
+    let is_fraction = match behind.next().map(|spot| text_of(page, spot)) {
+        Some("⁄") => true,
+        // Units and years behind a power are as large as the number.
+        Some("/") => {
+            behind.next().is_some_and(|spot| spot.size <= RAISED_SIZE * last.size && is_digit(text_of(page, spot)))
+        }
+        _ => false,
+    };
+    Some(if is_fraction { " " } else { "^" })
 }
 
 /// The smallest gap, in font sizes, between characters of two words; `next` comes after them.

@@ -53,6 +53,45 @@ fn superscripts_stay_and_soft_hyphens_go() {
 }
 
 #[test]
+fn a_raised_number_is_no_part_of_the_number_before_it() {
+    let set = |before: &str, after: &str, up: f64, size: f64| {
+        laid(&[(before, 0.0, 10.0, 10.0), (after, 5.0 * before.chars().count() as f64, 10.0 - up, size)])
+    };
+    for (before, after, up, size, expected) in [
+        ("10", "6", 4.0, 6.0, "10^6"),
+        ("in 2019", "13", 3.5, 7.0, "in 2019^13"),
+        ("10", "−3", 4.0, 6.0, "10^−3"),
+        ("x", "2", 4.0, 6.0, "x2"),
+        ("1", "st", 4.0, 6.0, "1st"),
+        ("5", "+x", 4.0, 6.0, "5+x"),
+        ("12", "6", 0.0, 6.0, "126"),
+        ("12", "6", 4.0, 10.0, "126"),
+        ("12", "6", -2.0, 6.0, "126"),
+    ] {
+        assert_eq!(set(before, after, up, size), expected, "{before} and {after}");
+    }
+    let half = [("2", 0.0, 10.0, 10.0), ("1", 5.0, 6.5, 6.0), ("/", 8.0, 10.0, 10.0), ("2", 13.0, 10.0, 6.0)];
+    assert_eq!(laid(&half), "2 1/2");
+    let share = |before: &str, after: &str| {
+        let raised_at = 5.0 * before.len() as f64;
+        laid(&[(before, 0.0, 10.0, 10.0), ("3", raised_at, 6.0, 6.0), (after, raised_at + 3.0, 10.0, 10.0)])
+    };
+    assert_eq!(share("10", "/L"), "10^3/L");
+    assert_eq!(share("2019", "/20"), "2019^3/20");
+    assert_eq!(share("2019", "12/2020"), "2019^312/2020");
+}
+
+#[test]
+fn each_of_many_raised_numbers_of_a_row_is_told_by_few_looks() {
+    let number = |at: usize| [("1", at as f64 * 8.0, 10.0, 10.0), ("2", at as f64 * 8.0 + 5.0, 6.0, 6.0)];
+    let set: Vec<Set<'_>> = (0..40_000).flat_map(number).collect();
+    let before = row_text::LOOKED_AT.get();
+    assert_eq!(laid(&set), "1^2".repeat(40_000));
+    let looked_at = row_text::LOOKED_AT.get() - before;
+    assert!((40_000..800_000).contains(&looked_at), "{looked_at}");
+}
+
+#[test]
 fn letters_set_apart_are_a_word() {
     let apart: Vec<_> =
         "CHAPTER".chars().enumerate().map(|(at, _)| (&"CHAPTER"[at..=at], at as f64 * 8.0, 10.0, 10.0)).collect();

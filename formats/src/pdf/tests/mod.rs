@@ -59,6 +59,41 @@ fn the_outline_finds_its_targets_by_every_way() {
 }
 
 #[test]
+fn an_outline_finds_its_titles_whether_it_or_the_page_has_their_numbers() {
+    let at = |titles: &[&str], page: &[&str]| {
+        let mut pdf =
+            Pdf::new().page(&lines(50, 700, 12, page)).catalog("/Outlines 100 0 R").object(100, "<< /First 101 0 R >>");
+        for (number, title) in (101..).zip(titles) {
+            let next =
+                if number < 100 + titles.len() as u32 { format!("/Next {} 0 R", number + 1) } else { String::new() };
+            pdf = pdf.object(number, &format!("<< /Title ({title}) /Dest [10 0 R /Fit] {next} >>"));
+        }
+        let read = read(pdf);
+        let line = |heading: &crate::Heading| read.text[heading.start..].lines().next().unwrap().to_owned();
+        read.headings.iter().map(line).collect::<Vec<_>>()
+    };
+    let page = ["1 Introduction", "ours are boats", "2.1 Boats", "A method is used here.", "A Method", "text"];
+    let found = at(&["Introduction", "Boats", "Method"], &page);
+    assert_eq!(found, ["1 Introduction", "2.1 Boats", "A Method"], "the sentence that begins like one is no title");
+    let page = [
+        "1 Introduction",
+        "We row",
+        "methods of old boats and",
+        "2 Method",
+        "We count, which gave the",
+        "results shown in the table, and",
+        "3 Results",
+    ];
+    let found = at(&["Introduction", "Method", "Results"], &page);
+    assert_eq!(found, ["1 Introduction", "2 Method", "3 Results"], "lines that only begin like titles come last");
+    let found = at(&["2 Boats", "2.1 Boats", "Nests"], &["2 Boats", "2.1 Boats", "Nests: how they are made"]);
+    assert_eq!(found, ["2 Boats", "2.1 Boats", "Nests: how they are made"]);
+    let page = ["above", "I. INTRODUCTION", "text", "II. NESTS", "of reed", "Boats", "4 boats were seen."];
+    let found = at(&["I Introduction", "II Nests of Reed", "3 Boats", "Boat 7"], &page);
+    assert_eq!(found, ["I. INTRODUCTION", "II. NESTS", "Boats", "Boats"], "where the last was, if it is nowhere");
+}
+
+#[test]
 fn tags_head_where_no_outline_does() {
     let tagged = "/H1 << /MCID 0 >> BDC BT /F1 12 Tf 50 700 Td (The first) Tj ET EMC
         /P << /MCID 1 >> BDC BT /F1 12 Tf 50 680 Td (has text) Tj ET EMC
@@ -531,4 +566,12 @@ fn numbers_below_each_other_are_a_table_and_words_are_none() {
     assert_eq!((found.len(), found[0].rule, found[0].has_header), (1, crate::TableRule::Alignment, true));
     assert_eq!(found[0].rows[2], ["2020", "17", "5"]);
     assert_eq!(of(&[["Pond", "Warden", "Boat"], ["Mill", "Ada", "Coot"], ["Quay", "Bert", "Heron"]]), []);
+}
+
+#[test]
+fn the_mark_of_a_note_in_a_cell_is_no_digit_of_its_number() {
+    let cells = rows(700, true, &[["Mill", "Herons", "Year"], ["Weir", "120", "2019"], ["Quay", "17", "2020"]]);
+    let read = read(Pdf::new().page(&cells.replace("(120) Tj", "(120) Tj /F1 6 Tf 4 Ts (2) Tj 0 Ts")));
+    assert_eq!(read.tables[0].rows[1], ["Weir", "120^2", "2019"]);
+    assert_eq!(read.tables[0].rows[2], ["Quay", "17", "2020"]);
 }

@@ -1,7 +1,7 @@
 //! Finds the facts of a text that break bound shapes, so that the others can be written.
 use super::{Dropped, answer::Checked};
 use crate::rdf::shapes::guarding::Refusal;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use svc_client::wire::ShapeResult;
 use svc_ids::{DocumentId, TripleId};
 
@@ -63,11 +63,6 @@ impl Fitting {
                 }
             }
             out.extend(at_fault.into_iter().map(|at| (at, said(result))));
-        }
-        if out.is_empty() {
-            let of_binding: BTreeSet<DocumentId> = refusal.documents.iter().copied().collect();
-            let concerned = positions.iter().zip(written).filter(|(_, (id, _))| of_binding.contains(id));
-            out.extend(concerned.map(|(at, _)| (*at, refusal.failure.detail.clone())));
         }
         if out.is_empty() {
             out.extend(positions.into_iter().map(|at| (at, refusal.failure.detail.clone())));

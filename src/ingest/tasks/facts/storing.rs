@@ -187,7 +187,8 @@ async fn attempt(
     // Facts that not all readers of the text see say nothing about those of the text.
     match guarding::guard(conn, guard, Readable::under(&[zone]), &changed).await {
         Ok(warned) => Ok(Attempt::Written(Written { warned, ..written })),
-        Err(refusal) if refusal.documents.is_empty() => Err(refused(refusal.failure)),
+        // Facts that could not be held against a shape may be as it wants them, so that none is given up.
+        Err(refusal) if refusal.results.is_empty() => Err(refused(refusal.failure)),
         Err(refusal) => Ok(Attempt::Refused(refusal, subjects.into_iter().zip(written.of).collect())),
     }
 }
@@ -236,7 +237,10 @@ async fn write(
     debug_assert!(new.is_empty() || parameters.new_predicates == NewPredicates::Allow);
     let predicates = match new.is_empty() {
         true => HashMap::new(),
-        false => store::extraction::make_predicates(conn, &new).await.classified()?,
+        false => {
+            let namespace = store::extraction::NAMESPACE;
+            store::extraction::make_predicates(conn, namespace, &new).await.classified()?
+        }
     };
     let id_of = |mention: &Mention| documents.get(&things.name(mention)).map(|id| id.0);
     let predicate_id = |predicate: &Predicate| -> Option<PredicateId> {
@@ -291,7 +295,7 @@ async fn write(
             move_on(conn).await.classified()?;
         }
         let closed = store::triples::follow::no_longer_stated(conn, source, &written.facts).await;
-        written.closed = closed.classified()?;
+        written.closed = closed.classified()?.len();
     }
     let subjects = new.iter().filter_map(|fact| fact.subject_id).map(DocumentId).collect();
     Ok((written, subjects, changed))

@@ -58,7 +58,13 @@ impl<'a> Writer<'a> {
         let words = (new.room * 3 / 4).clamp(8, MOST_WORDS);
         let answer = match summary::ask(self.tools, &mut self.asking, &text, words).await? {
             Asked::Answer(answer) => answer.answer,
-            Asked::Error(error @ (LlmError::TooLong(_) | LlmError::Broken(_) | LlmError::OnlyReasoning)) => {
+            Asked::Error(
+                error @ (LlmError::TooLong(_)
+                | LlmError::Broken(_)
+                | LlmError::OnlyReasoning
+                // This text is refused, and not every call.
+                | LlmError::Refused { status: 0, .. }),
+            ) => {
                 new.not_written = Some(error.to_string());
                 return Ok(());
             }
