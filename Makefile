@@ -32,8 +32,8 @@ run: setup ## Runs the service, optimised, on its usual data folder, until Ctrl-
 release: setup ## Makes a folder and a tarball that start on another machine by ./svc serve.
 	@config/release.sh
 
-# Tests often wait, for leases for example, so a machine with few processors runs one test more at once than it has processors.
-AT_ONCE := few=$$(nproc); [ "$$few" -gt 3 ] || export RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((few + 1))};
+# Tests often wait, for leases for example, so a machine with few processors runs two tests more at once than it has processors.
+AT_ONCE := few=$$(nproc); [ "$$few" -gt 3 ] || export RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((few + 2))};
 
 test: setup ## Runs every test, with a PostgreSQL of their own.
 	$(AT_ONCE) cargo test --workspace

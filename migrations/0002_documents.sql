@@ -37,6 +37,9 @@ CREATE INDEX documents_event_time ON documents (event_time) WHERE event_time IS 
 CREATE INDEX documents_structured_content ON documents USING gin (structured_content jsonb_path_ops) WHERE structured_content <> '{}';
 -- The id is a key too, because parts of what is in flight are walked in that order, each from where the one before ended.
 CREATE INDEX documents_unsettled ON documents (settled, id) WHERE settled <> 'settled';
+-- A search says how many nodes of its scope are in flight or failed. It reads those with the guards that its caller may read, and of these the stretch under its
+-- document, and not what else waits.
+CREATE INDEX documents_unsettled_guard ON documents (settled, guard, path) WHERE settled <> 'settled' AND guard <> -1;
 
 -- The uploaded file of a node, or the bytes of a picture that was taken out of one. The bytes are a large object, or an object of the store that SVC_BLOB_STORE names, under this key. The
 -- function release_blob gives them up with the row.

@@ -34,6 +34,15 @@ CREATE TABLE llm_usage (
     PRIMARY KEY (day, purpose, model, is_batched)
 );
 
+-- The optional fields that a provider refuses for a model, which no later request in a batch has.
+CREATE TABLE llm_refused_fields (
+    provider text NOT NULL,
+    model    text NOT NULL,
+    -- The name of the field; json_schema stands for response_format with a schema.
+    field    text NOT NULL,
+    PRIMARY KEY (provider, model, field)
+);
+
 CREATE DOMAIN llm_batch_state AS text CHECK (VALUE IN ('open', 'closed', 'submitting', 'submitted', 'ended'));
 
 -- Batches of requests for a provider that answers within a day, at about half the price.

@@ -302,6 +302,35 @@ BEGIN
     END IF;
 END $$;
 
+CREATE FUNCTION count_unsettled(state text, everything boolean, guards bigint[], under bigint[]) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+DECLARE
+    behind bigint[] := CASE cardinality(under) WHEN 0 THEN '{9223372036854775807}' ELSE trim_array(under, 1) || (under[cardinality(under)] + 1) END;
+    borne bigint := -1;
+    counted bigint := 0;
+BEGIN
+    FOR turn IN 1 .. CASE WHEN everything THEN 1000 ELSE cardinality(guards) END LOOP
+        IF everything THEN
+            borne := (SELECT d.guard FROM documents d
+                       WHERE d.settled <> 'settled' AND d.settled = state AND d.guard <> -1 AND d.guard > borne ORDER BY d.guard, d.path LIMIT 1);
+            EXIT WHEN borne IS NULL;
+        ELSE
+            borne := guards[turn];
+        END IF;
+        counted := counted + (SELECT count(*) FROM (
+            SELECT FROM documents d
+             WHERE d.settled <> 'settled' AND d.settled = state AND d.guard <> -1 AND d.guard = borne AND d.path >= under AND d.path < behind
+             ORDER BY d.path LIMIT 10000 - counted) n);
+        EXIT WHEN counted >= 10000;
+    END LOOP;
+    RETURN counted;
+END $$;
+
 CREATE FUNCTION embedded_documents(params jsonb, own bigint) RETURNS bigint[]
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
@@ -1502,6 +1531,12 @@ ALTER TABLE llm_batches ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE llm_refused_fields (
+    provider text NOT NULL,
+    model text NOT NULL,
+    field text NOT NULL
+);
+
 CREATE TABLE llm_usage (
     day date NOT NULL,
     purpose text NOT NULL,
@@ -2208,6 +2243,9 @@ ALTER TABLE ONLY llm_batch_requests
 ALTER TABLE ONLY llm_batches
     ADD CONSTRAINT llm_batches_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY llm_refused_fields
+    ADD CONSTRAINT llm_refused_fields_pkey PRIMARY KEY (provider, model, field);
+
 ALTER TABLE ONLY llm_usage
     ADD CONSTRAINT llm_usage_pkey PRIMARY KEY (day, purpose, model, is_batched);
 
@@ -2422,6 +2460,8 @@ CREATE INDEX documents_siblings ON documents USING btree (parent_id, COALESCE(("
 CREATE INDEX documents_structured_content ON documents USING gin (structured_content jsonb_path_ops) WHERE (structured_content <> '{}'::jsonb);
 
 CREATE INDEX documents_unsettled ON documents USING btree (settled, id) WHERE (settled <> 'settled'::text);
+
+CREATE INDEX documents_unsettled_guard ON documents USING btree (settled, guard, path) WHERE ((settled <> 'settled'::text) AND (guard <> '-1'::integer));
 
 CREATE INDEX documents_usetype ON documents USING btree (usetype);
 

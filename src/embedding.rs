@@ -10,7 +10,7 @@ mod serving;
 
 use crate::words::precision;
 pub use cross_encoder::CrossEncoder;
-pub use error::EmbedError;
+pub use error::{EmbedError, QueryError};
 pub use queries::QueryVectors;
 pub use runner::Runner;
 pub use serving::{Served, Serving};

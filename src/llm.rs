@@ -14,15 +14,14 @@ use answering::messages;
 pub use answering::{Answering, Piece};
 pub use error::LlmError;
 use futures_util::StreamExt;
-pub use request::{Ask, body_without_stream, mark, refused_field_of};
+use lru::LruCache;
+pub use request::{Ask, Refused, TEMPERATURE, body_without_stream, fields_in, mark};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 use sqlx::PgPool;
 use std::{
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU8, Ordering},
-    },
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 use tokio::{
@@ -37,6 +36,10 @@ const SHOWN: usize = 300;
 const PAUSE: Duration = Duration::from_secs(5);
 /// The longest pause that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// The most models of which it is kept what the server said. Callers name models in options as they like.
+const MODELS: NonZeroUsize = NonZeroUsize::new(64).expect("more than none");
+/// The fewest tokens of a question: the longest instructions, what stands around a text, and a text of which something can be said.
+const LEAST_ASKED: usize = 1600;
 /// What metrics call a model that is not that of the settings.
 const OTHER: &str = "other";
 /// How a call ended that was answered.
@@ -47,14 +50,20 @@ pub struct LanguageModel {
     endpoint: Option<Endpoint>,
     http: OnceLock<Result<reqwest::Client, String>>,
     calls: Arc<Semaphore>,
-    paused: Mutex<Option<Pause>>,
-    /// The optional fields that the server has refused.
-    refused: AtomicU8,
+    /// What the server has said of the models that were asked last.
+    models: Mutex<LruCache<String, Said>>,
     /// Where calls are counted.
     pool: PgPool,
 }
 
-/// A time in which nobody calls, because the server has too much to do.
+/// What the server has said of a model, which holds for no other.
+#[derive(Default)]
+struct Said {
+    pause: Option<Pause>,
+    refused: Refused,
+}
+
+/// A time in which nobody asks, because the server has too much to do.
 struct Pause {
     until: Instant,
     /// What the server said.
@@ -89,8 +98,7 @@ impl LanguageModel {
             endpoint,
             http: OnceLock::new(),
             calls: Arc::new(Semaphore::new(settings.llm_concurrency)),
-            paused: Mutex::default(),
-            refused: AtomicU8::new(0),
+            models: Mutex::new(LruCache::new(MODELS)),
             pool,
         }
     }
@@ -131,9 +139,19 @@ impl LanguageModel {
         self.endpoint.as_ref().map_or("", |endpoint| &endpoint.model)
     }
 
+    /// The model that is asked.
+    fn asked<'a>(&'a self, ask: &'a Ask) -> &'a str {
+        ask.model.as_deref().unwrap_or(self.model())
+    }
+
     /// What metrics call the model of a call. Callers name models in options as they like, so that those of the settings alone have a name there.
     fn label(&self, ask: &Ask) -> &str {
-        ask.model.as_deref().filter(|asked| *asked != self.model()).map_or(self.model(), |_| OTHER)
+        if self.asked(ask) == self.model() { self.model() } else { OTHER }
+    }
+
+    fn said_of<T>(&self, model: &str, look: impl FnOnce(&mut Said) -> T) -> T {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        look(models.get_or_insert_mut(model.to_owned(), Said::default))
     }
 
     /// How long a call may take.
@@ -144,7 +162,7 @@ impl LanguageModel {
     /// Begins a call. It ends, also at the server, when what this returns is dropped.
     pub async fn ask(self: &Arc<Self>, ask: Ask) -> Result<Answering, LlmError> {
         let begun = Instant::now();
-        let permit = self.admitted().await.inspect_err(|error| count(ask.purpose, begun, error.code()))?;
+        let permit = self.admitted(&ask).await.inspect_err(|error| count(ask.purpose, begun, error.code()))?;
         let answering = self.call(&ask, begun, permit).await;
         if let Err(error) = &answering {
             self.ended(ask.purpose, begun, error.code(), self.label(&ask), None).await;
@@ -152,13 +170,13 @@ impl LanguageModel {
         answering
     }
 
-    /// Waits for a place among the calls; refuses where there is no endpoint, or where it is left alone for now.
-    async fn admitted(&self) -> Result<Option<OwnedSemaphorePermit>, LlmError> {
+    /// Waits for a place among the calls; refuses where there is no endpoint, or where its model is left alone for now.
+    async fn admitted(&self, ask: &Ask) -> Result<Option<OwnedSemaphorePermit>, LlmError> {
         self.endpoint()?;
-        self.heed_pause()?;
+        self.heed_pause(ask)?;
         // The semaphore is never closed.
         let permit = self.calls.clone().acquire_owned().await.ok();
-        self.heed_pause()?;
+        self.heed_pause(ask)?;
         Ok(permit)
     }
 
@@ -238,10 +256,10 @@ impl LanguageModel {
         thinks: bool,
         deadline: Instant,
     ) -> Result<Response, LlmError> {
-        let http = self.http(endpoint)?;
+        let (http, model) = (self.http(endpoint)?, self.asked(ask));
+        let mut refused = self.said_of(model, |said| said.refused.clone());
         loop {
-            let model = ask.model.as_deref().unwrap_or(&endpoint.model);
-            let body = request::body(ask, model, thinks, self.refused.load(Ordering::Relaxed));
+            let body = request::body(ask, model, thinks, &refused);
             let mut call = http.post(&endpoint.url).json(&body);
             if !endpoint.key.is_blank() {
                 call = call.bearer_auth(endpoint.key.expose());
@@ -260,10 +278,12 @@ impl LanguageModel {
                 && let Some(field) = request::refused_field(&body, &text)
             {
                 tracing::info!(
+                    model,
                     reason = shown(&text),
                     "the language model does not know a field, which is left out from now on"
                 );
-                self.refused.fetch_or(field, Ordering::Relaxed);
+                refused.insert(field.to_owned());
+                self.said_of(model, |said| said.refused.insert(field.to_owned()));
                 continue;
             }
             return Err(self.refusal(endpoint, model, status, pause, &text));
@@ -278,7 +298,8 @@ impl LanguageModel {
             said => format!("it answers {status}: {said}"),
         };
         match status.as_u16() {
-            401 | 403 | 404 if !endpoint.is_chosen => LlmError::NotConfigured(format!(
+            // Something else is there, which has no such path.
+            300..=399 | 401 | 403..=405 if !endpoint.is_chosen => LlmError::NotConfigured(format!(
                 "nobody has named one, and what is at {} by default has no model for this service: set SVC_LLM_BASE_URL and SVC_LLM_MODEL",
                 endpoint.url
             )),
@@ -296,26 +317,28 @@ impl LanguageModel {
             408 => LlmError::Broken(said),
             429 | 503 | 529 => {
                 let (until, reason) = (Instant::now() + pause, answers());
-                let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
-                let until = paused.as_ref().map_or(until, |known| known.until.max(until));
-                *paused = Some(Pause { until, reason: reason.clone() });
-                LlmError::Busy { retry_after: pause, reason }
+                self.said_of(model, |said| {
+                    let until = said.pause.as_ref().map_or(until, |known| known.until.max(until));
+                    said.pause = Some(Pause { until, reason: reason.clone() });
+                });
+                LlmError::Busy { retry_after: pause, reason, is_named: model != endpoint.model }
             }
             300..=499 => refused("SVC_LLM_BASE_URL", answers()),
             _ => LlmError::Broken(answers()),
         }
     }
 
-    fn heed_pause(&self) -> Result<(), LlmError> {
-        let mut paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Pause { until, reason }) = paused.as_ref() {
+    fn heed_pause(&self, ask: &Ask) -> Result<(), LlmError> {
+        let model = self.asked(ask);
+        let paused = self.said_of(model, |said| {
+            let Pause { until, reason } = said.pause.as_ref()?;
             let left = until.saturating_duration_since(Instant::now());
-            if left > Duration::ZERO {
-                return Err(LlmError::Busy { retry_after: left, reason: reason.clone() });
-            }
+            (!left.is_zero()).then(|| (left, reason.clone()))
+        });
+        match paused {
+            Some((retry_after, reason)) => Err(LlmError::Busy { retry_after, reason, is_named: model != self.model() }),
+            None => Ok(()),
         }
-        *paused = None;
-        Ok(())
     }
 }
 
@@ -365,6 +388,16 @@ impl Endpoint {
         let said = said.unwrap_or(text);
         if self.key.is_blank() { said } else { said.replace(self.key.expose(), "[key]") }
     }
+}
+
+/// The most tokens of an answer that may have so many, by those that the model reads and writes in one call.
+pub fn answer_tokens(most: usize, context: usize) -> usize {
+    most.min(context / 2).min(context.saturating_sub(LEAST_ASKED))
+}
+
+/// Whether models may reason before they answer.
+pub fn may_think(settings: &Settings) -> bool {
+    settings.summarization_disable_thinking != Some(true)
 }
 
 /// Counts in the metrics of this process what came of an ask.

@@ -9,8 +9,9 @@ mod parking;
 mod provider;
 
 use crate::{
-    llm::{Ask, Received, Silence, Usage, body_without_stream, refused_field_of},
+    llm::{Ask, Received, Refused, Silence, Usage, body_without_stream, fields_in},
     store::{
+        self,
         group_commit::GroupCommit,
         llm_batches::{BatchCaps, Parked, Parking, Unanswered},
         summaries::LlmAnswer,
@@ -22,9 +23,12 @@ pub use mock::Mock;
 pub use provider::{Provider, ProviderError, ProviderName};
 use serde_json::Value;
 use sqlx::PgPool;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU8, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// The most bytes of the requests of one task in one batch, so that a task that asks of a long text does not fill the memory.
@@ -42,8 +46,6 @@ pub struct Batching {
     /// The model of requests whose file names none.
     pub model: String,
     pub caps: BatchCaps,
-    /// The optional fields that the provider has refused.
-    refused: AtomicU8,
     /// The tasks that are ready to wait.
     ready: GroupCommit<Parking, sqlx::Result<Parked>>,
     /// Answers are being applied to many tasks at once.
@@ -52,9 +54,8 @@ pub struct Batching {
 
 impl Batching {
     pub fn new(provider: ProviderName, model: String, caps: BatchCaps) -> Arc<Batching> {
-        let (refused, ready, applies) =
-            (AtomicU8::new(0), GroupCommit::new(parking::LIMITS, parking::bytes), AtomicBool::new(false));
-        Arc::new(Batching { provider, model, caps, refused, ready, applies })
+        let (ready, applies) = (GroupCommit::new(parking::LIMITS, parking::bytes), AtomicBool::new(false));
+        Arc::new(Batching { provider, model, caps, ready, applies })
     }
 
     /// Has a running task wait for a batch.
@@ -84,24 +85,28 @@ impl Batching {
         self.applies.load(Ordering::Relaxed)
     }
 
-    /// The request for a question, as one line of JSON.
-    pub fn line(&self, custom_id: &str, ask: &Ask) -> String {
-        let model = ask.model.as_deref().unwrap_or(&self.model);
+    /// The fields that the provider refuses for these models, by model.
+    pub async fn refused(&self, pool: &PgPool, models: &[&str]) -> sqlx::Result<HashMap<String, Refused>> {
+        let mut conn = pool.acquire().await?;
+        store::llm_batches::refused(&mut conn, self.provider.as_str(), models).await
+    }
+
+    /// The request for a question without what the provider refuses, as one line of JSON.
+    pub fn line(&self, custom_id: &str, ask: &Ask, refused: &HashMap<String, Refused>) -> String {
+        let (model, nothing) = (ask.model.as_deref().unwrap_or(&self.model), Refused::new());
+        let refused = refused.get(model).unwrap_or(&nothing);
         match self.provider {
-            ProviderName::Anthropic => anthropic::line(custom_id, ask, model),
+            ProviderName::Anthropic => anthropic::line(custom_id, ask, model, refused),
             ProviderName::OpenAi | ProviderName::Mock => {
-                openai::line(custom_id, body_without_stream(ask, model, self.refused.load(Ordering::Relaxed)))
+                openai::line(custom_id, body_without_stream(ask, model, refused))
             }
         }
     }
 
-    /// Remembers a field that a refusal names, and says whether it named one. All requests of a batch may be refused for the same field.
-    fn learns(&self, refusal: &str) -> bool {
-        let bit = refused_field_of(refusal, self.refused.load(Ordering::Relaxed));
-        bit.inspect(|bit| {
-            self.refused.fetch_or(*bit, Ordering::Relaxed);
-        })
-        .is_some()
+    /// The fields that a refusal names and that a request need not have.
+    fn optional_fields_in(&self, refusal: &str) -> impl Iterator<Item = &'static str> {
+        let is_anthropic = self.provider == ProviderName::Anthropic;
+        fields_in(refusal).filter(move |field| !is_anthropic || anthropic::OPTIONAL.contains(field))
     }
 }
 

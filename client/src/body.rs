@@ -1,7 +1,7 @@
 //! What a call may carry besides its path and query.
 use crate::{
     Failure,
-    constraint::Constraint,
+    constraint::{Constraint, as_media_type},
     operation::{Params, Wire},
     reply::{MediaType, NTriples, Turtle, essence},
 };
@@ -243,8 +243,8 @@ impl Body for FileUpload {
         if let Some(filename) = self.filename {
             part = part.file_name(filename);
         }
-        if let Some(mime) = self.declared_mime {
-            // A file may come with what is no media type; the service says what it makes of that.
+        if let Some(mime) = self.declared_mime.as_deref().and_then(as_media_type) {
+            // A file may come with what is no media type; the service says what it makes of that, and keeps as much of it.
             let mime = reqwest::header::HeaderValue::from_bytes(mime.as_bytes());
             let mime = mime.map_err(|error| Failure::field("declared_mime", error))?;
             part = part.headers([(reqwest::header::CONTENT_TYPE, mime)].into_iter().collect());

@@ -133,6 +133,13 @@ pub fn as_title(text: &str) -> String {
     words.join(" ").chars().take(1000).collect()
 }
 
+/// What somebody says that a file is, as a header can hold it: at most 255 characters, none of them a control character. `None` if nothing is left.
+pub fn as_media_type(text: &str) -> Option<String> {
+    let said: String = text.chars().filter(|character| !character.is_control()).collect();
+    let said: String = said.trim().chars().take(255).collect();
+    (!said.is_empty()).then(|| said.trim_end().to_owned())
+}
+
 impl Constraint {
     /// Returns the 422 that names the field if the value breaks this constraint.
     pub fn check<T: Constrained>(&self, field: &str, value: &T) -> Result<(), Failure> {
@@ -303,6 +310,19 @@ mod tests {
             assert_eq!(as_title(text), title);
         }
         assert!(as_title(&"ä ".repeat(900)).meets(&TITLE).is_ok());
+    }
+
+    #[test]
+    fn what_a_file_is_said_to_be_fits_a_header() {
+        for (said, kept) in [
+            (" text/plain; charset=utf 8\r", Some("text/plain; charset=utf 8")),
+            ("text\u{1}/\u{85}plain\0", Some("text/plain")),
+            ("naïve", Some("naïve")),
+            ("\u{7f} \t", None),
+        ] {
+            assert_eq!(as_media_type(said).as_deref(), kept, "{said:?}");
+        }
+        assert_eq!(as_media_type(&"ä ".repeat(300)).unwrap().chars().count(), 255);
     }
 
     #[test]

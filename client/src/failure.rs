@@ -68,7 +68,7 @@ codes! {
     WrongPassword = "wrong_password", 422, "The password does not open the file", ["field"];
     /// The text has more tokens than the model's window; svc never truncates a text.
     TextTooLong = "text_too_long", 422, "The text is longer than the model's window",
-        ["token_count", "limit", "chars_total", "index"];
+        ["token_count", "limit", "chars_total", "index", "field"];
     /// An address that the service was to fetch did not give what was expected of it; nothing was stored.
     FetchFailed = "fetch_failed", 424, "The source could not be fetched", ["upstream_status"];
     /// Client and service come from different releases.

@@ -333,7 +333,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/shape-bindings/{id}"         read_shape_binding(path: ShapeBindingPath) -> Json<ShapeBindingResponse>;
     /// Changes what becomes of a write that breaks the shape.
     ///
-    /// A caller that may read the ontology takes over a binding that has ceased to hold, as if that caller had bound the shape; one that holds stays whose it was.
+    /// A caller that may read the ontology and sets another mode than `off` takes over a binding that has ceased to hold, as if that caller had bound the shape; one
+    /// that holds stays whose it was.
     PATCH  "/shape-bindings/{id}"         update_shape_binding(path: ShapeBindingPath, body: Json<ShapeBindingChange>) -> Json<ShapeBindingResponse>, access Write;
     /// Takes a binding away; the shape stays in its ontology.
     DELETE "/shape-bindings/{id}"         delete_shape_binding(path: ShapeBindingPath) -> NoContent, access Write;

@@ -165,7 +165,9 @@ impl Source {
                 Hiding::Size => !above_texts.contains(&node.id),
                 Hiding::Whole => true,
             };
-            if hides {
+            // A page that is hidden as a whole shows itself once it is loaded.
+            let is_all = node.node_name().is_some_and(|name| matches!(&*name, "html" | "body" | "main"));
+            if hides && !is_all {
                 node.remove_from_parent();
             }
         }

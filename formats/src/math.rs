@@ -113,6 +113,13 @@ impl Math {
         if kind.is_construct() {
             self.separate(text);
         }
+        // A number and a fraction behind it would be another number, and scripts would seem to belong to what is before them.
+        if matches!(&*element.name, "f" | "sPre")
+            && text.ends_with(char::is_alphanumeric)
+            && !self.begins_argument(text.len())
+        {
+            self.part(text);
+        }
         if let [.., holder, properties] = &mut self.open[..]
             && properties.kind == Kind::Properties
         {
@@ -135,10 +142,41 @@ impl Math {
     }
 
     /// Prepares for text of the formula.
-    pub(crate) fn before_text(&self, next: &str, text: &mut String) {
+    pub(crate) fn before_text(&mut self, next: &str, text: &mut String) {
         if next.starts_with(char::is_alphanumeric) {
             self.separate(text);
         }
+        // The base of a power is no part of the number before it, but a number may come in several parts.
+        let at = text.len();
+        let mut begun = self.open.iter().rev().take_while(|node| node.start == at);
+        if next.starts_with(char::is_numeric)
+            && text.ends_with(char::is_numeric)
+            && begun.any(|node| node.kind.is_construct())
+            && !self.begins_argument(at)
+        {
+            self.part(text);
+        }
+    }
+
+    /// Whether an argument begins here that a sign will part from what is before it.
+    fn begins_argument(&self, at: usize) -> bool {
+        self.open.iter().enumerate().rev().take_while(|(_, node)| node.start == at).any(|(index, node)| {
+            match node.kind {
+                Kind::Formula | Kind::Numerator | Kind::Denominator | Kind::Below | Kind::Above | Kind::Degree => true,
+                Kind::Base => index
+                    .checked_sub(1)
+                    .and_then(|outer| self.open.get(outer))
+                    .is_some_and(|outer| matches!(outer.kind, Kind::Radical | Kind::Function | Kind::Sum)),
+                _ => false,
+            }
+        })
+    }
+
+    /// Writes a blank before all that begins here.
+    fn part(&mut self, text: &mut String) {
+        let at = text.len();
+        text.push(' ');
+        self.open.iter_mut().rev().take_while(|node| node.start == at).for_each(|node| node.start += 1);
     }
 
     /// Separates what follows from a construct directly before it.
@@ -183,7 +221,17 @@ impl Math {
                     text.insert(node.start, '√');
                 }
             },
-            (Kind::Base, Some((Kind::Scripts, _))) => wrap(text, node.start),
+            (Kind::Base, Some((Kind::Scripts, parent))) => {
+                wrap(text, node.start);
+                let (before, base) = text.split_at(node.start);
+                // Scripts before a base would seem to go on with it.
+                if node.start > parent.start
+                    && before.ends_with(char::is_alphanumeric)
+                    && base.starts_with(char::is_alphanumeric)
+                {
+                    text.insert(node.start, ' ');
+                }
+            }
             (Kind::Base, Some((Kind::Function | Kind::Sum, _))) if !is_empty => text.insert(node.start, ' '),
             (Kind::Base, Some((Kind::Accent, parent))) => {
                 wrap(text, node.start);

@@ -54,10 +54,15 @@ pub async fn restore(settings: &Settings, output: Output, arguments: &RestoreArg
     check_embedded(settings, "restore")?;
     let made = backup::restore(&settings.data_dir, &settings.postgres_home, &arguments.folder);
     let said = |label: &Label| {
-        let (at, path) = (label.begun_at.to_rfc3339(), settings.data_dir.display());
+        let (begun, path) = (label.begun_at.to_rfc3339(), settings.data_dir.display());
+        // The write-ahead log of the whole copy is played back.
+        let at = match label.ended_at {
+            Some(ended) => format!("shortly before {}", ended.to_rfc3339()),
+            None => format!("the end of a copy that began at {begun}"),
+        };
         let without = without(label, "are in the object store: name it in SVC_BLOB_STORE, and run `svc blobs verify`");
         format!(
-            "restored and verified in {path}, as of {at}: start `svc serve`; tokens are valid as they were then{without}"
+            "restored and verified in {path}, as of {at}: start `svc serve`; tokens are valid as they were then, so revoke again what was revoked since {begun}{without}"
         )
     };
     let path = settings.data_dir.display();

@@ -184,7 +184,7 @@ async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Res
             Ok(ExitCode::SUCCESS)
         }
         Command::Status { json } => {
-            let batches = batches(&settings, settings.batch_stall).await?;
+            let batches = batches(&settings, settings.batch_stall, false).await?;
             show(&batches, Output::choose(json, false))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -192,8 +192,7 @@ async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Res
             // Its exit code says more than that it is done.
             go_on_unread();
             let patience = hours.map_or(settings.batch_stall, |hours| Duration::from_secs_f64(hours * 3600.0));
-            let mut stalled = batches(&settings, patience).await?;
-            stalled.retain(|batch| batch.stalled);
+            let stalled = batches(&settings, patience, true).await?;
             show(&stalled, Output::choose(json, false))?;
             Ok(if stalled.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
@@ -472,12 +471,20 @@ async fn keep(
     Ok(())
 }
 
-async fn batches(settings: &Settings, patience: Duration) -> Result<Vec<LlmBatchResponse>, CliError> {
+/// The last batches, or all that are stalled.
+async fn batches(
+    settings: &Settings,
+    patience: Duration,
+    are_stalled: bool,
+) -> Result<Vec<LlmBatchResponse>, CliError> {
     let backend = Backend::join(settings).await?;
     backend.check_schema().await?;
     let read = async {
         let mut conn = backend.pool.acquire().await?;
-        store::llm_batches::list(&mut conn, i64::MAX, 1000, patience).await
+        match are_stalled {
+            true => store::llm_batches::stalled(&mut conn, patience).await,
+            false => store::llm_batches::list(&mut conn, i64::MAX, 1000, patience).await,
+        }
     };
     let batches = read.await;
     backend.stop().await;

@@ -26,7 +26,7 @@ enum ShapesCommand {
     Bind(BindArguments),
     /// Lists the bindings.
     List,
-    /// Changes what becomes of a write that breaks the shape, and takes over a binding that does not hold.
+    /// Changes what becomes of a write that breaks the shape; any mode but off takes over a binding that does not hold.
     Mode {
         /// The binding.
         id: i64,

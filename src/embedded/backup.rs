@@ -97,6 +97,9 @@ pub struct Label {
     /// The release of PostgreSQL, whose files it holds.
     pub postgres: String,
     pub begun_at: DateTime<Utc>,
+    /// When the copy was whole. It has what was stored until shortly before. Backups of before have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<DateTime<Utc>>,
     pub bytes: u64,
     /// How many files had their bytes in an object store when it began, or when the copy was made if these are more. Those are not in it. `None` if
     /// they could not be counted.
@@ -130,6 +133,7 @@ pub async fn backup(
     program.args(["--checkpoint=fast", "--manifest-checksums=SHA256", "--label=svc backup"]);
     // It tells its progress every second. If this process is killed nobody reads that, and the program ends with it.
     run("pg_basebackup", program.arg("--progress")).await?;
+    let ended_at = Some(Utc::now());
     let files_elsewhere = files_elsewhere.await;
     verify(&copy, &copy, || client(home, WALDUMP)).await?;
     let done = tokio::task::spawn_blocking(move || {
@@ -138,6 +142,7 @@ pub async fn backup(
             version: env!("CARGO_PKG_VERSION").to_owned(),
             postgres: version_of(&copy)?,
             begun_at,
+            ended_at,
             bytes: size(&copy, MAX_DEPTH).map_err(BackupError::file("read", &copy))?,
             files_elsewhere,
         };

@@ -115,6 +115,28 @@ impl IntoFailure for EmbedError {
     }
 }
 
+/// Why a query has no vector. Who asked it learns of the query, and not of a document.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct QueryError(#[from] EmbedError);
+
+impl IntoFailure for QueryError {
+    fn into_failure(self) -> Failure {
+        match self.0 {
+            EmbedError::Model(ModelError::TextTooLong { token_count, limit, chars_total, .. }) => Failure::new(
+                Code::TextTooLong,
+                format!("the query has {token_count} tokens, but the model's window is {limit}"),
+            )
+            .with("field", "query")
+            .with("token_count", token_count)
+            .with("limit", limit)
+            .with("chars_total", chars_total)
+            .with("remedy", "ask in fewer words, or search by bm25 or auto, which take a longer query"),
+            error => error.into_failure(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! The vectors of the last queries: a search that ranks, groups and looks for the best sentence asks for its query's vector each time,
 //! and people ask the next page of what they asked before.
-use super::{EmbedError, Model};
+use super::{EmbedError, Model, QueryError};
 use lru::LruCache;
 use std::{
     num::NonZeroUsize,
@@ -30,9 +30,9 @@ impl Default for QueryVectors {
 
 impl QueryVectors {
     /// What [`Model::embed_query`] says of the query, of which it is asked only if that is not known. No failure is kept.
-    pub async fn of(&self, model: &Model, query: &str) -> Result<QueryVector, EmbedError> {
+    pub async fn of(&self, model: &Model, query: &str) -> Result<QueryVector, QueryError> {
         if query.len() > LONGEST {
-            return embed(model, query).await;
+            return Ok(embed(model, query).await?);
         }
         let key = format!("{}\0{query}", model.identity());
         if let Some(vector) = self.lock().get(&key) {

@@ -15,7 +15,7 @@ use crate::{
         self,
         archive::{self, Exported, Start},
         evidence::Evidence,
-        indexes,
+        indexes, members,
     },
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -130,6 +130,9 @@ fn archived(row: Exported, root: Option<DocumentId>) -> ArchivedDocument {
         }
         _ => None,
     };
+    // A file within a file that stays behind is one by itself, as if it had been uploaded.
+    let is_alone = row.rule.as_deref() == Some(members::RULE) && container.is_some_and(|of| of.root == row.id.0);
+    let (rule, anchor) = if is_alone { (Some("upload".to_owned()), None) } else { (row.rule, row.anchor) };
     // What is closed by something that stays behind closes itself where it goes.
     let private = row.guard == row.id || (row.guard.0 > 0 && (is_top || (has_parent && !row.is_parent_readable)));
     ArchivedDocument {
@@ -150,8 +153,8 @@ fn archived(row: Exported, root: Option<DocumentId>) -> ArchivedDocument {
         guard: (row.guard.0 > 0 && row.is_guard_inside && !private).then_some(row.guard.0),
         keys: row.keys.map(|keys| keys.0).unwrap_or_default(),
         entity,
-        rule: row.rule,
-        anchor: row.anchor,
+        rule,
+        anchor,
         evidence: row.evidence.map(|evidence| evidence.0).unwrap_or_default(),
         iri: row.iri,
         blank: row.blank.unwrap_or_default(),

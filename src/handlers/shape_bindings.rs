@@ -146,13 +146,17 @@ impl Handle<ops::update_shape_binding> for Service {
         caller: &Caller,
         call: Call<ops::update_shape_binding>,
     ) -> Result<ShapeBindingResponse, Failure> {
+        let (id, mode) = (ShapeBindingId(call.path.id), call.body.0.mode);
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
-        let row = find(&mut tx, caller, ShapeBindingId(call.path.id)).await?;
+        // Of two callers at once the second sees whether the first has taken the binding over.
+        shape_bindings::lock(&mut tx, id).await.or_fail()?;
+        let row = find(&mut tx, caller, id).await?;
         may_bind(&mut tx, caller, row.document_id).await?;
-        // Whoever may bind the shape takes over what ceased to hold. What holds stays with whoever bound it: it would end with the rights of another caller, or
-        // go on without those of a principal that alone changes the ontology.
-        let by = (row.reads_ontology && !row.holds).then(|| caller.principal_id());
-        shape_bindings::update(&mut tx, row.id, call.body.0.mode, by).await.or_fail()?;
+        // Whoever may bind the shape takes over what ceased to hold, unless that one switches it off. What holds stays with whoever bound it: it would end with
+        // the rights of another caller, or go on without those of a principal that alone changes the ontology.
+        let takes_over = row.reads_ontology && !row.holds && mode != ShapeMode::Off;
+        let by = takes_over.then(|| caller.principal_id());
+        shape_bindings::update(&mut tx, row.id, mode, by).await.or_fail()?;
         let row = find(&mut tx, caller, row.id).await?;
         tx.commit().await.or_fail()?;
         Ok(self.binding(row))

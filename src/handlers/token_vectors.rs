@@ -143,7 +143,7 @@ async fn tokens_of_all(model: &Model, rows: &[&TextRow]) -> Result<HashMap<Docum
     }
     let texts = rows.iter().map(|row| search::text(&row.usetype, &row.title, &row.content)).collect();
     match model.token_vectors(texts, RunnerTextKind::Document).await {
-        Err(EmbedError::Model(ModelError::TextTooLong { .. } | ModelError::NoDirection { .. })) => Ok(HashMap::new()),
+        Err(error) if maxsim::is_of_a_text(&error) => Ok(HashMap::new()),
         made => Ok(rows.iter().map(|row| row.id).zip(made.or_fail()?).collect()),
     }
 }

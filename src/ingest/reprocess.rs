@@ -110,6 +110,9 @@ pub async fn begin(
     let before = store::documents::read(&mut tx, &caller.readable(), id, true).await.or_fail()?;
     may_change(before.ok_or_else(|| Failure::no_document(id.0))?)?;
     refuse_unless_at_rest(&mut tx, caller, &file).await?;
+    if opened.is_none() && store::reprocess::lacks_text(&mut tx, &file).await.or_fail()? {
+        return Err(without_text(id));
+    }
     let given_up = match store::reprocess::running(&mut tx, id).await.or_fail()? {
         None => GivenUp::default(),
         Some(_) if request.replace => give_up(&mut tx, &file).await.or_fail()?,
@@ -189,6 +192,17 @@ async fn refuse_unless_at_rest(conn: &mut PgConnection, caller: &Caller, file: &
             .with("remedy", "protect the file itself, and make these parts ordinary documents again"));
     }
     Ok(())
+}
+
+/// 409 for an imported file of which the tasks would read something else than its upload did.
+fn without_text(id: DocumentId) -> Failure {
+    let detail = format!(
+        "document {id} was imported without the text that the request which stored it read with a password, or made of its bytes"
+    );
+    Failure::new(Code::Conflict, detail).with(
+        "remedy",
+        "send its password in `extract.password` if it has one; otherwise reprocess it in the store that it came from and import it again, or store it anew with POST /ingest",
+    )
 }
 
 fn already_running(id: DocumentId, running: &Generation) -> Failure {

@@ -500,6 +500,8 @@ async fn recount(pool: &PgPool, root_id: RootId) -> sqlx::Result<()> {
     if taken.is_empty() {
         return tx.rollback().await;
     }
+    // A task that ends while this counts would be counted on top of it.
+    store::locks::nodes(&mut tx, root_id).await?;
     store::ingest_nodes::recount(&mut tx, root_id).await?;
     tx.commit().await
 }

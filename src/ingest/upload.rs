@@ -36,6 +36,7 @@ use sqlx::PgConnection;
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Code, Failure,
+    constraint::as_media_type,
     wire::{AuditAct, EventKind, Settled, UploadQuery, UploadResponse},
 };
 use svc_formats::{Detection, FormatError};
@@ -115,7 +116,8 @@ pub async fn arrive(
     };
     let arrival = Arrival {
         title,
-        declared_mime,
+        // A message or a page may say anything of a file.
+        declared_mime: declared_mime.as_deref().and_then(as_media_type),
         detection,
         usetype,
         event_time: query.event_time,

@@ -208,8 +208,7 @@ impl Answering {
 
     /// The model that answers, as the server names it, or as it was asked for.
     pub fn name(&self) -> &str {
-        let asked = self.ask.model.as_deref().unwrap_or(self.model.model());
-        self.received.model.as_deref().unwrap_or(asked)
+        self.received.model.as_deref().unwrap_or(self.model.asked(&self.ask))
     }
 
     /// What the server counted, as soon as it has.

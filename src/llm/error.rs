@@ -11,9 +11,14 @@ pub enum LlmError {
     /// The endpoint cannot be reached. Trying again later loses nothing.
     #[error("the language model is away: {0}")]
     Away(String),
-    /// The endpoint has too much to do, for everybody who calls it.
+    /// The endpoint has too much to do, for everybody who asks this model.
     #[error("the language model has too much to do: {reason}")]
-    Busy { retry_after: Duration, reason: String },
+    Busy {
+        retry_after: Duration,
+        reason: String,
+        /// The model is not that of the settings: a caller named it, and all others go on.
+        is_named: bool,
+    },
     /// The endpoint accepts no such call: a setting is wrong. Without a status it accepts the call, and its model or its filter refuses the text.
     #[error("the language model refuses: {reason}")]
     Refused { status: u16, setting: &'static str, reason: String },

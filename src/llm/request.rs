@@ -1,6 +1,7 @@
 //! What is sent to an endpoint. Servers differ in the fields that they know, so a field that one refuses is left out from then on.
 use rand::RngExt;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// What a language model is asked.
 #[derive(Clone, Debug)]
@@ -26,22 +27,20 @@ pub fn mark() -> String {
     format!("{:032x}", rand::rng().random::<u128>())
 }
 
-/// The fields that not every server knows, each with the bit that says that this one refused it.
-const OPTIONAL: [(&str, u8); 6] = [
-    ("response_format", 1),
-    ("stream_options", 1 << 1),
-    ("chat_template_kwargs", 1 << 2),
-    ("reasoning_effort", 1 << 3),
-    ("temperature", 1 << 4),
-    ("max_tokens", 1 << 5),
-];
-/// The bit that says that this server takes no schema for an answer. It may still promise an object.
-const SCHEMA: u8 = 1 << 6;
-/// The names of the field and of its form with a schema.
-const FORMAT: [&str; 2] = ["response_format", "json_schema"];
+/// The fields that not every server knows.
+const OPTIONAL: [&str; 6] =
+    [FORMAT, "stream_options", "chat_template_kwargs", "reasoning_effort", TEMPERATURE, "max_tokens"];
+/// The field that says of which form an answer is.
+const FORMAT: &str = "response_format";
+/// That field with a schema. A server that refuses it may still promise an object.
+const SCHEMA: &str = "json_schema";
+pub const TEMPERATURE: &str = "temperature";
+
+/// The names of the optional fields that a server has refused for a model.
+pub type Refused = BTreeSet<String>;
 
 /// The body of a call without what was refused.
-pub fn body(ask: &Ask, model: &str, thinks: bool, refused: u8) -> Value {
+pub fn body(ask: &Ask, model: &str, thinks: bool, refused: &Refused) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("stream".to_owned(), true.into());
@@ -51,21 +50,20 @@ pub fn body(ask: &Ask, model: &str, thinks: bool, refused: u8) -> Value {
     ]);
     body.insert("messages".to_owned(), messages);
     let mut add = |name: &str, value: Value| {
-        let bit = OPTIONAL.iter().find(|(known, _)| *known == name).map_or(0, |(_, bit)| *bit);
-        if refused & bit == 0 {
+        if !refused.contains(name) {
             body.insert(name.to_owned(), value);
         }
     };
     add("stream_options", json!({"include_usage": true}));
-    add("temperature", ask.temperature.into());
+    add(TEMPERATURE, ask.temperature.into());
     add("max_tokens", ask.max_tokens.into());
     if let Some(schema) = &ask.schema {
         let schema = json!({"name": "answer", "strict": true, "schema": schema});
         add(
-            FORMAT[0],
-            match refused & SCHEMA {
-                0 => json!({"type": "json_schema", "json_schema": schema}),
-                _ => json!({"type": "json_object"}),
+            FORMAT,
+            match refused.contains(SCHEMA) {
+                false => json!({"type": SCHEMA, SCHEMA: schema}),
+                true => json!({"type": "json_object"}),
             },
         );
     }
@@ -81,7 +79,7 @@ pub fn body(ask: &Ask, model: &str, thinks: bool, refused: u8) -> Value {
 }
 
 /// The body of a request whose answer comes in one piece.
-pub fn body_without_stream(ask: &Ask, model: &str, refused: u8) -> Value {
+pub fn body_without_stream(ask: &Ask, model: &str, refused: &Refused) -> Value {
     let mut body = body(ask, model, ask.thinks, refused);
     if let Some(body) = body.as_object_mut() {
         body.remove("stream");
@@ -90,20 +88,18 @@ pub fn body_without_stream(ask: &Ask, model: &str, refused: u8) -> Value {
     body
 }
 
-/// The bit of an optional field that the text of a refusal names, after these were refused before.
-pub fn refused_field_of(text: &str, refused: u8) -> Option<u8> {
-    if refused & SCHEMA == 0 && FORMAT.iter().any(|name| text.contains(name)) {
-        return Some(SCHEMA);
-    }
-    OPTIONAL.iter().find(|(name, _)| text.contains(name)).map(|(_, bit)| *bit)
+/// The optional fields that the text of a refusal names. The first one that was sent is the one that is refused: a schema gives way to an object first.
+pub fn fields_in(text: &str) -> impl Iterator<Item = &'static str> {
+    let schema = (text.contains(FORMAT) || text.contains(SCHEMA)).then_some(SCHEMA);
+    schema.into_iter().chain(OPTIONAL.into_iter().filter(move |name| text.contains(name)))
 }
 
-/// The bit of a field that was sent and that the text of a refusal names.
-pub fn refused_field(body: &Value, text: &str) -> Option<u8> {
-    if FORMAT.iter().any(|name| text.contains(name)) && body["response_format"]["type"] == "json_schema" {
-        return Some(SCHEMA);
-    }
-    OPTIONAL.iter().find(|(name, _)| body.get(*name).is_some() && text.contains(name)).map(|(_, bit)| *bit)
+/// The field that was sent and that the text of a refusal names.
+pub fn refused_field(body: &Value, text: &str) -> Option<&'static str> {
+    fields_in(text).find(|field| match *field {
+        SCHEMA => body[FORMAT].get(SCHEMA).is_some(),
+        field => body.get(field).is_some(),
+    })
 }
 
 #[cfg(test)]
@@ -124,32 +120,33 @@ mod tests {
         }
     }
 
+    fn refused(fields: &[&str]) -> Refused {
+        fields.iter().map(|field| (*field).to_owned()).collect()
+    }
+
     #[test]
     fn a_refused_field_is_left_out_and_the_old_name_gives_way_to_the_new() {
-        let first = body(&ask(), "m", false, 0);
+        let first = body(&ask(), "m", false, &Refused::new());
         for name in ["stream_options", "chat_template_kwargs", "reasoning_effort", "temperature"] {
             assert!(first.get(name).is_some(), "{name}");
-            let bit =
+            let field =
                 refused_field(&first, &format!("Unrecognized request argument supplied: {name}")).expect("a field");
-            assert_eq!(body(&ask(), "m", false, bit).get(name), None, "{name}");
+            assert_eq!(body(&ask(), "m", false, &refused(&[field])).get(name), None, "{name}");
         }
         // A schema gives way to an object, and that to words alone.
         for text in ["unknown field response_format", "json_schema is not supported"] {
             let schema = refused_field(&first, text).expect("a field");
-            let second = body(&ask(), "m", false, schema);
+            let second = body(&ask(), "m", false, &refused(&[schema]));
             assert_eq!(second["response_format"], json!({"type": "json_object"}));
-            assert_eq!(refused_field_of(text, 0), Some(schema));
-            let text = "unknown field response_format";
-            let object = refused_field(&second, text).expect("a field");
-            assert_eq!(body(&ask(), "m", false, schema | object).get("response_format"), None);
-            assert_eq!(refused_field_of(text, schema), Some(object));
+            let object = refused_field(&second, "unknown field response_format").expect("a field");
+            assert_eq!(body(&ask(), "m", false, &refused(&[schema, object])).get("response_format"), None);
         }
         let text = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
-        let bit = refused_field(&first, text).expect("a field");
-        let second = body(&ask(), "m", false, bit);
+        let field = refused_field(&first, text).expect("a field");
+        let second = body(&ask(), "m", false, &refused(&[field]));
         assert_eq!((second.get("max_tokens"), &second["max_completion_tokens"]), (None, &json!(9)));
         assert_eq!(refused_field(&second, text), None, "it is not sent, so nothing is gained by another call");
         assert_eq!(refused_field(&first, "the context is too long"), None);
-        assert_eq!(body(&ask(), "m", true, 0).get("reasoning_effort"), None);
+        assert_eq!(body(&ask(), "m", true, &Refused::new()).get("reasoning_effort"), None);
     }
 }

@@ -7,8 +7,9 @@ use super::{
     unanswered,
 };
 use crate::{
-    llm::{Ask, Usage, is_about_length},
+    llm::{Ask, Refused, TEMPERATURE, Usage, is_about_length},
     settings::Secret,
+    spool::reopen,
     store::{
         llm_batches::{BatchResult, Unanswered},
         summaries::LlmAnswer,
@@ -24,18 +25,20 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 const BATCHES: &str = "/messages/batches";
 const HEAD: &str = "{\"requests\":[";
 const TAIL: &str = "]}";
+/// The fields that a request need not have.
+pub const OPTIONAL: [&str; 1] = [TEMPERATURE];
 
 #[derive(Debug)]
 pub struct Anthropic(Api);
 
 /// A request, as it stands in the list.
-pub fn line(custom_id: &str, ask: &Ask, model: &str) -> String {
+pub fn line(custom_id: &str, ask: &Ask, model: &str, refused: &Refused) -> String {
     let mut params = json!({
         "model": model, "max_tokens": ask.max_tokens, "system": ask.instructions,
         "messages": [{"role": "user", "content": ask.message}],
     });
-    if ask.temperature > 0.0 {
-        params["temperature"] = ask.temperature.into();
+    if ask.temperature > 0.0 && !refused.contains(TEMPERATURE) {
+        params[TEMPERATURE] = ask.temperature.into();
     }
     json!({"custom_id": custom_id, "params": params}).to_string()
 }
@@ -50,8 +53,9 @@ impl Anthropic {
     }
 
     pub async fn submit(&self, submission: Submission<'_>) -> Result<Accepted, ProviderError> {
-        let file = tokio::fs::File::open(submission.file).await.map_err(|error| away(error.to_string()))?;
-        let lines = stream::try_unfold((BufReader::new(file).lines(), true), |(mut lines, is_first)| async move {
+        let file = reopen(submission.file).map_err(|error| away(error.to_string()))?;
+        let lines = BufReader::new(tokio::fs::File::from_std(file)).lines();
+        let lines = stream::try_unfold((lines, true), |(mut lines, is_first)| async move {
             let line = lines.next_line().await?;
             Ok(line.map(|line| (if is_first { line } else { format!(",{line}") }, (lines, false))))
         });

@@ -1,5 +1,7 @@
 //! Moves batches on: closes, submits, polls, keeps results. Every step is recorded before the next one begins, so that a keeper which is killed anywhere
 //! goes on where it was.
+mod files;
+
 use super::{
     Batching, TASK_BYTES, code,
     provider::{Accepted, Progress, Provider, ProviderError, Submission, TOKEN_LIMIT},
@@ -12,24 +14,20 @@ use crate::{
     },
     telemetry,
 };
+use files::{ANSWERS, Part, REQUESTS, Written};
 use futures_util::StreamExt;
-use serde_json::Value;
 use sqlx::{Connection, PgConnection, PgPool};
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 use svc_client::wire::{LlmBatchOutcome, LlmBatchState};
 use tokio::io::{AsyncWriteExt, BufWriter};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-/// The parts of a batch that the store keeps.
-const REQUESTS: &str = "requests";
-const ANSWERS: &str = "results";
 /// The size of a message in the count of what is in memory.
 const MESSAGE_BYTES: usize = 2000;
 /// How many results are kept in one transaction.
@@ -107,11 +105,16 @@ impl Keeper {
     /// Returns whether a batch has ended, so that its tasks can be taken up.
     pub async fn pass(&mut self, hurry: bool) -> Result<bool, KeeperError> {
         let name = self.settings.batching.provider;
-        if self.lead.is_none() {
-            self.lead = store::llm_batches::lead(&self.pool, name as i64).await?;
-        }
         // A keeper that lost the right stops at the first statement, which fails on the connection that held it.
-        let Some(mut lead) = self.lead.take() else { return Err(KeeperError::Another) };
+        let mut lead = match self.lead.take() {
+            Some(lead) => lead,
+            None => {
+                let lead = store::llm_batches::lead(&self.pool, name as i64).await?;
+                let mut lead = lead.ok_or(KeeperError::Another)?;
+                files::sweep(&mut lead, &self.settings).await?;
+                lead
+            }
+        };
         let moved = self.move_on(&mut lead, hurry).await?;
         self.lead = Some(lead);
         Ok(moved)
@@ -178,11 +181,11 @@ impl Keeper {
         if asks && !is_away {
             self.pause = self.settings.poll.clamp(LEAST_PAUSE, PAUSE);
         }
-        let forgotten = store::llm_batches::tidy(lead, self.settings.kept).await?;
+        let forgotten = store::llm_batches::tidy(lead, name, self.settings.kept).await?;
         if let Some(store) = &self.settings.store {
             for (id, key) in forgotten {
                 for part in [REQUESTS, ANSWERS] {
-                    remove(&store.join(file_name(id, key, part)));
+                    files::remove(&files::path(store, id, key, part));
                 }
             }
         }
@@ -241,7 +244,7 @@ impl Keeper {
                 if !store::llm_batches::submitting(lead, batch.id, size, is_in_doubt).await? {
                     return Ok(Ok(false));
                 }
-                let submission = Submission { key: batch.key, file: written.path.path(), bytes: written.bytes };
+                let submission = Submission { key: batch.key, file: &written.file, bytes: written.bytes };
                 self.settings.provider.submit(submission).await
             }
         };
@@ -318,7 +321,7 @@ impl Keeper {
         }
         if let Some(store) = &self.settings.store {
             // The next try writes the requests again, under another key.
-            remove(&store.join(file_name(batch.id, batch.key, REQUESTS)));
+            files::remove(&files::path(store, batch.id, batch.key, REQUESTS));
         }
         tracing::info!(batch.id = batch.id, reason = said, "the provider has no room for a batch yet");
         Ok(true)
@@ -326,20 +329,14 @@ impl Keeper {
 
     /// Writes the requests of a batch to a file.
     async fn write(&self, lead: &mut PgConnection, batch: &BatchRow) -> sqlx::Result<io::Result<Written>> {
-        let id = batch.id;
-        let kept = self.settings.store.as_ref().map(|store| store.join(file_name(id, batch.key, REQUESTS)));
-        let folder = self.settings.store.as_deref().unwrap_or(&self.settings.spool);
-        let path = match new_file(folder) {
-            Ok(path) => path,
+        let (file, kept) = match files::begin(&self.settings, batch) {
+            Ok(begun) => begun,
             Err(error) => return Ok(Err(error)),
         };
-        let mut file = match path.reopen() {
-            Ok(file) => BufWriter::new(tokio::fs::File::from_std(file)),
-            Err(error) => return Ok(Err(error)),
-        };
+        let mut file = BufWriter::new(tokio::fs::File::from_std(file));
         let (mut requests, mut bytes, mut after) = (0, 0, String::new());
         loop {
-            let lines = store::llm_batches::lines(lead, id, &after).await?;
+            let lines = store::llm_batches::lines(lead, batch.id, &after).await?;
             let Some((last, _)) = lines.last() else { break };
             after.clone_from(last);
             for (_, line) in &lines {
@@ -357,14 +354,8 @@ impl Keeper {
         if let Err(error) = file.flush().await {
             return Ok(Err(error));
         }
-        let path = match kept {
-            None => File::Passing(path),
-            Some(kept) => match path.persist(&kept) {
-                Ok(_) => File::Kept(kept),
-                Err(error) => return Ok(Err(error.error)),
-            },
-        };
-        Ok(Ok(Written { path, requests, bytes }))
+        let file = file.into_inner().into_std().await;
+        Ok(kept.map_or(Ok(()), Part::end).map(|()| Written { file, requests, bytes }))
     }
 
     /// Asks the provider how far a batch is, and keeps its results if it is over.
@@ -418,7 +409,8 @@ impl Keeper {
         let most = 2 * usize::try_from(self.settings.batching.caps.requests).unwrap_or(usize::MAX / 4);
         let (mut counts, mut read) = (BatchCounts::default(), 0);
         let mut seen: HashSet<String> = HashSet::new();
-        let mut copy = match self.settings.store.as_ref().map(|store| Copy::begin(store, batch)).transpose() {
+        let kept = self.settings.store.as_ref().map(|store| Part::begin(store, batch, ANSWERS));
+        let mut copy = match kept.transpose() {
             Ok(copy) => copy,
             Err(error) => return Ok(Err(not_kept(&error))),
         };
@@ -445,7 +437,7 @@ impl Keeper {
                         Some(result) => {
                             seen.insert(result.custom_id.clone());
                             bytes += result.answer.as_ref().map_or(MESSAGE_BYTES, |answer| answer.answer.len());
-                            part.push(self.learned(result));
+                            part.push(result);
                         }
                         None => counts.unknown += 1,
                     }
@@ -454,8 +446,11 @@ impl Keeper {
                     // What a crash of the server takes back is read again, because only the end of the batch keeps it from that: it waits for the disk, and
                     // comes only where no crash came before it.
                     let mut tx = transaction::begin_unflushed(&self.pool).await?;
+                    let refused = self.passing(&mut tx, id, &mut part).await?;
                     // Whoever lost the right to keep batches may still end here: what is kept twice is kept once.
                     let came = store::llm_batches::record(&mut tx, id, &part).await?;
+                    let provider = self.settings.batching.provider.as_str();
+                    store::llm_batches::refuse(&mut tx, provider, &batch.model, &refused).await?;
                     tx.commit().await?;
                     counts.add(came);
                     (part, bytes) = (Vec::new(), 0);
@@ -465,23 +460,46 @@ impl Keeper {
                 }
             }
         }
-        if let Some(Err(error)) = copy.map(Copy::end) {
+        if let Some(Err(error)) = copy.map(Part::end) {
             return Ok(Err(not_kept(&error)));
         }
         Ok(Ok(counts))
     }
 
-    /// A result, in which the refusal of a field that need not be sent becomes a failure that passes.
-    fn learned(&self, mut result: BatchResult) -> BatchResult {
-        if let Err(unanswered) = &mut result.answer
-            && unanswered.code == code::REFUSED
+    /// Makes of each refusal for an optional field that was sent a failure that passes, because the next request lacks the field. Returns these fields.
+    async fn passing(
+        &self,
+        conn: &mut PgConnection,
+        batch_id: i64,
+        results: &mut [BatchResult],
+    ) -> sqlx::Result<BTreeSet<&'static str>> {
+        let mut named = Vec::new();
+        for (at, result) in results.iter().enumerate() {
             // A model that has read the request refuses its text, and may name a field in its own words.
-            && unanswered.model.is_empty()
-            && self.settings.batching.learns(&unanswered.message)
-        {
-            code::FAILED.clone_into(&mut unanswered.code);
+            if let Err(refusal) = &result.answer
+                && refusal.code == code::REFUSED
+                && refusal.model.is_empty()
+            {
+                named.extend(self.settings.batching.optional_fields_in(&refusal.message).map(|field| (at, field)));
+            }
         }
-        result
+        let mut fields = BTreeSet::new();
+        if named.is_empty() {
+            return Ok(fields);
+        }
+        let asked: Vec<(&str, &str)> =
+            named.iter().map(|(at, field)| (results[*at].custom_id.as_str(), *field)).collect();
+        let sent = store::llm_batches::sent(conn, batch_id, &asked).await?;
+        for ((at, field), _) in named.into_iter().zip(sent).filter(|(_, is_sent)| *is_sent) {
+            // The first one that was sent is refused.
+            if let Err(refusal) = &mut results[at].answer
+                && refusal.code == code::REFUSED
+            {
+                code::FAILED.clone_into(&mut refusal.code);
+                fields.insert(field);
+            }
+        }
+        Ok(fields)
     }
 
     async fn end(
@@ -519,60 +537,6 @@ impl Keeper {
     }
 }
 
-/// The requests of a batch in a file.
-struct Written {
-    path: File,
-    requests: i32,
-    bytes: u64,
-}
-
-enum File {
-    /// It goes when this value goes.
-    Passing(tempfile::NamedTempFile),
-    Kept(PathBuf),
-}
-
-impl File {
-    fn path(&self) -> &Path {
-        match self {
-            File::Passing(file) => file.path(),
-            File::Kept(path) => path,
-        }
-    }
-}
-
-/// The results of a batch on their way into the store.
-struct Copy {
-    file: tempfile::NamedTempFile,
-    path: PathBuf,
-}
-
-impl Copy {
-    fn begin(store: &Path, batch: &BatchRow) -> io::Result<Copy> {
-        Ok(Copy { file: new_file(store)?, path: store.join(file_name(batch.id, batch.key, ANSWERS)) })
-    }
-
-    fn add(&mut self, line: &Value) -> io::Result<()> {
-        use std::io::Write;
-        writeln!(self.file, "{line}")
-    }
-
-    fn end(self) -> io::Result<()> {
-        self.file.persist(self.path).map(|_| ()).map_err(|error| error.error)
-    }
-}
-
-/// A file that only its owner reads, in a folder that is made if it is missing.
-fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
-    std::fs::create_dir_all(folder)?;
-    tempfile::NamedTempFile::new_in(folder)
-}
-
-/// The name of what is kept of a batch. The key tells databases apart that share a folder.
-fn file_name(id: i64, key: Uuid, part: &str) -> String {
-    format!("batch-{id}-{key}.{part}.jsonl")
-}
-
 fn in_doubt(why: &str) -> String {
     format!("it is unknown whether the provider has it, after {DOUBTS} submissions: {why}")
 }
@@ -580,14 +544,4 @@ fn in_doubt(why: &str) -> String {
 fn not_kept(error: &io::Error) -> ProviderError {
     let reason = format!("its results could not be written to the folder of --store: {error}");
     ProviderError::Away { reason, retry_after: None, is_certain: true }
-}
-
-fn remove(path: &Path) {
-    match std::fs::remove_file(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => {
-            tracing::warn!(path = %path.display(), error = %error, "a file of an old batch could not be removed")
-        }
-    }
 }

@@ -3,6 +3,7 @@ use super::{
     api::{away, json_lines, segment},
     provider::{Accepted, Progress, ProviderError, Results, Submission},
 };
+use crate::spool::reopen;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::{
@@ -37,10 +38,11 @@ impl Mock {
 
     pub async fn submit(&self, submission: Submission<'_>) -> Result<Accepted, ProviderError> {
         let id = submission.key.to_string();
-        let (batch, from) = (self.batch(&id), submission.file.to_owned());
+        let (batch, from) = (self.batch(&id), reopen(submission.file));
         blocking(move || {
+            let mut from = from?;
             std::fs::create_dir_all(&batch)?;
-            write(&batch, REQUESTS, |file| io::copy(&mut std::fs::File::open(&from)?, file).map(|_| ()))
+            write(&batch, REQUESTS, |file| io::copy(&mut from, file).map(|_| ()))
         })
         .await?;
         Ok(Accepted { provider_id: id, expires_at: None })

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     llm::is_about_length,
     settings::Secret,
+    spool::reopen,
     store::{
         llm_batches::{BatchResult, Unanswered},
         summaries::LlmAnswer,
@@ -49,8 +50,8 @@ impl OpenAi {
     }
 
     pub async fn submit(&self, submission: Submission<'_>) -> Result<Accepted, ProviderError> {
-        let file = tokio::fs::File::open(submission.file).await.map_err(|error| away(error.to_string()))?;
-        let part = Part::stream_with_length(reqwest::Body::from(file), submission.bytes)
+        let file = reopen(submission.file).map_err(|error| away(error.to_string()))?;
+        let part = Part::stream_with_length(tokio::fs::File::from_std(file), submission.bytes)
             .file_name(file_name(&submission.key.to_string()))
             .mime_str("application/jsonl")
             .map_err(|error| away(error.to_string()))?;

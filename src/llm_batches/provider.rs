@@ -11,7 +11,7 @@ use crate::{
 use chrono::{DateTime, Utc};
 use futures_util::stream::BoxStream;
 use serde_json::Value;
-use std::{path::Path, time::Duration};
+use std::{fs::File, time::Duration};
 use svc_client::wire::LlmBatchOutcome;
 use uuid::Uuid;
 
@@ -81,7 +81,7 @@ pub struct Accepted {
 #[derive(Clone, Copy, Debug)]
 pub struct Submission<'a> {
     pub key: Uuid,
-    pub file: &'a Path,
+    pub file: &'a File,
     pub bytes: u64,
 }
 

@@ -10,6 +10,8 @@ use svc_client::{
 
 /// The most bytes of an IRI.
 const IRI_BYTES: usize = 2048;
+/// The most bytes of the label of a blank node: with the longest base and the name of an import it still makes an IRI.
+const LABEL_BYTES: usize = 900;
 /// The most bytes of the names and literals of a triple, on average. A prefix makes them longer than the text.
 const TRIPLE_BYTES: usize = 1024;
 /// The most bytes of the tag of a language.
@@ -123,13 +125,13 @@ pub fn read(text: &str, syntax: RdfSyntax, base: Option<&str>, most: usize) -> R
     let mut add = |triple: oxrdf::Triple| {
         let subject = match triple.subject {
             NamedOrBlankNode::NamedNode(node) => Node::Iri(iri(node.into_string(), &mut budget)?),
-            NamedOrBlankNode::BlankNode(node) => Node::Blank(node.into_string()),
+            NamedOrBlankNode::BlankNode(node) => Node::Blank(label(node.into_string(), &mut budget)?),
         };
         let subject = nodes.of(subject);
         let predicate = predicates.of(iri(triple.predicate.into_string(), &mut budget)?);
         let object = match triple.object {
             OxTerm::NamedNode(node) => Object::Node(nodes.of(Node::Iri(iri(node.into_string(), &mut budget)?))),
-            OxTerm::BlankNode(node) => Object::Node(nodes.of(Node::Blank(node.into_string()))),
+            OxTerm::BlankNode(node) => Object::Node(nodes.of(Node::Blank(label(node.into_string(), &mut budget)?))),
             OxTerm::Literal(literal) => {
                 let (value, datatype, language) = literal.destruct();
                 let datatype = match (&datatype, &language) {
@@ -191,6 +193,12 @@ fn iri(iri: String, budget: &mut Budget) -> Result<String, Failure> {
     Ok(iri)
 }
 
+fn label(label: String, budget: &mut Budget) -> Result<String, Failure> {
+    short_enough("the label of a blank node", &label, LABEL_BYTES)?;
+    budget.take(&label)?;
+    Ok(label)
+}
+
 fn short_enough(what: &str, text: &str, most: usize) -> Result<(), Failure> {
     if text.len() > most {
         let shown: String = text.chars().take(100).collect();
@@ -233,6 +241,8 @@ mod tests {
         for (text, says) in [
             (format!("<a> <b> '{}' .", "x".repeat(LITERAL_BYTES + 1)), "a literal has 65537 bytes"),
             (format!("<a> <{}> 1 .", "x".repeat(IRI_BYTES)), "an IRI has 2067 bytes"),
+            (format!("_:{} <b> 1 .", "x".repeat(LABEL_BYTES + 1)), "the label of a blank node has 901 bytes"),
+            (format!("<a> <b> _:{} .", "x".repeat(LABEL_BYTES + 1)), "the label of a blank node has 901 bytes"),
             ("<<( <a> <b> <c> )>> <d> <e> .".to_owned(), "line 1, column"),
         ] {
             let refused = turtle(&text).unwrap_err();

@@ -2,6 +2,7 @@
 //! frame, the header of one part and the length of one delimiter, and it looks at each byte once.
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem;
+use svc_client::constraint::as_media_type;
 
 /// The longest header of one part; this also limits what comes before the first boundary.
 pub const HEAD_BYTES: usize = 16 * 1024;
@@ -176,7 +177,7 @@ fn head(bytes: &[u8]) -> Result<Head, FormError> {
             head.file_name = parameter(value, "filename*").and_then(|value| extended(&value));
             head.file_name = head.file_name.or_else(|| parameter(value, "filename"));
         } else if name.eq_ignore_ascii_case("content-type") {
-            head.content_type = Some(value.trim().to_owned());
+            head.content_type = as_media_type(value);
         }
     }
     Ok(head)

@@ -1,6 +1,6 @@
 //! A deserializer around another, which holds requests to the contract where serde's derive is lenient: an object is
-//! never written as a list of its values, no text contains a NUL (PostgreSQL stores none), no number is so large that it
-//! cannot be read back, no body holds more values than it may, and errors describe what is taken in words of JSON.
+//! never written as a list of its values, no text contains a NUL (PostgreSQL stores none), no body holds more values than
+//! it may, and errors describe what is taken in words of JSON.
 use crate::admission::amount::Amount;
 use serde::{
     Deserializer,
@@ -40,10 +40,6 @@ impl<'a, T> Strict<'a, T> {
 
 /// Up to here a float holds every whole number exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
-
-/// PostgreSQL writes a float in JSON with all its digits. Reading those back rounds on the way, which takes the largest floats beyond
-/// what a float holds: one such document would then fail every list that it is in.
-const LARGEST: f64 = 1e308;
 
 /// What a type takes, in words of JSON.
 #[derive(Clone, Copy)]
@@ -255,9 +251,6 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Asked<'_, V> {
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<V::Value, E> {
         let wanted = self.wanted;
-        if value.abs() > LARGEST {
-            return Err(E::custom(format_args!("must be a number from -{LARGEST:e} to {LARGEST:e}")));
-        }
         match wanted {
             Wanted::Own | Wanted::Parsed => self.inner.visit_f64(value),
             // JSON Schema knows one kind of numbers, so 2.0 is a whole one.

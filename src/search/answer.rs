@@ -36,8 +36,7 @@ const DEEPEST: u32 = LEG_DEPTH * GROWTH.pow(5);
 const DEEPEST_BY_TOKENS: u32 = LEG_DEPTH * GROWTH.pow(3);
 
 /// Why nothing was compared with the query.
-const NO_VECTOR: &str =
-    "the embedding model knows none of the query's words, so nothing is found by meaning, only by letters";
+const NO_VECTOR: &str = "the embedding model knows none of the query's words, so nothing is found by meaning";
 
 /// A place in the answer.
 struct Place {

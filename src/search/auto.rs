@@ -25,6 +25,9 @@ const AGREED: &str = "both find some of the same texts first, so terms of the be
 const UNASKABLE: &str =
     "full text refuses the query, since it has too many words or only forbids some, so its words decide";
 
+/// Why a query is searched by its words alone.
+const TOO_LONG: &str = "the query is longer than the model's window, so the letters decide";
+
 /// What a query looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
@@ -107,9 +110,13 @@ pub(super) async fn auto_by(
         None => route(preset.method, &body.query, core.embedder.is_some()),
     };
     let (found, why) = match by(core, caller, &body, &preset, method).await {
-        Ok(found) if is_free && method == SearchMethod::Bm25 && found.results.is_empty() && core.embedder.is_some() => {
-            let found = by(core, caller, &body, &preset, SearchMethod::Hybrid).await?;
-            (found, "no text has the identifier, so the meaning decides")
+        Ok(nothing)
+            if is_free && method == SearchMethod::Bm25 && nothing.results.is_empty() && core.embedder.is_some() =>
+        {
+            match by(core, caller, &body, &preset, SearchMethod::Hybrid).await {
+                Err(failure) if failure.code == Code::TextTooLong => (nothing, TOO_LONG),
+                found => (found?, "no text has the identifier, so the meaning decides"),
+            }
         }
         Err(failure) if is_free && method == SearchMethod::Fulltext && is_unaskable(&failure) => {
             let (words, _) = route(None, "words", core.embedder.is_some());
@@ -122,7 +129,7 @@ pub(super) async fn auto_by(
         }
         Err(failure) if is_free && method == SearchMethod::Hybrid && failure.code == Code::TextTooLong => {
             let found = by(core, caller, &body, &preset, SearchMethod::Bm25).await?;
-            (found, "the query is longer than the model's window, so the letters decide")
+            (found, TOO_LONG)
         }
         found => (found?, why),
     };

@@ -1,7 +1,7 @@
 //! Token vectors of documents: what is stored of them, and how they score a query.
 use crate::{
     core::Core,
-    embedding::{EmbedError, Model},
+    embedding::{EmbedError, Model, QueryError},
     error::OrFail,
     settings::Settings,
     store::{self, nodes::TextRow, token_vectors::TokenRows},
@@ -23,6 +23,8 @@ pub const WIDTHS: [usize; 3] = [256, 384, 512];
 const AT_ONCE: usize = 256;
 /// The texts whose token vectors the model makes in one call.
 pub const TOGETHER: usize = 16;
+/// A longer text exceeds every window, so that nobody counts its tokens.
+const LONG_BYTES: usize = 1 << 20;
 
 /// The sum of the cosines for each of the documents that has token vectors of the model.
 pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<HashMap<DocumentId, f64>, Failure> {
@@ -30,7 +32,7 @@ pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<Hash
     if !has_a_width(&core.settings, model.native_width()) {
         return Err(none_stored(&core.settings, model.name(), model.native_width()));
     }
-    let query = Arc::new(model.query_token_vectors(query.to_owned()).await.or_fail()?);
+    let query = Arc::new(model.query_token_vectors(query.to_owned()).await.map_err(QueryError::from).or_fail()?);
     let mut scores = HashMap::with_capacity(ids.len());
     for ids in ids.chunks(AT_ONCE) {
         let mut conn = core.pool.acquire().await.or_fail()?;
@@ -57,8 +59,8 @@ pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<Hash
     Ok(scores)
 }
 
-/// The token vectors of texts. An empty text, and one that is too long for them, has none; no text has any if the model has none of the widths
-/// of the settings.
+/// The token vectors of texts. An empty text, and one that is too long for them or that a runner does not take, has none; no text has any if the model
+/// has none of the widths of the settings.
 pub async fn made(
     settings: &Settings,
     model: &Model,
@@ -77,14 +79,19 @@ pub async fn made(
     let text = |row: &TextRow| super::text(&row.usetype, &row.title, &row.content);
     let mut found = Vec::with_capacity(rows.len());
     for part in rows.chunks(TOGETHER) {
-        match model.token_vectors(part.iter().map(|row| text(row)).collect(), RunnerTextKind::Document).await {
-            Ok(vectors) => found.extend(part.iter().map(|row| row.id).zip(vectors)),
-            // Only one of them need be too long, and each by itself tells which.
-            Err(EmbedError::Model(ModelError::TextTooLong { .. } | ModelError::NoDirection { .. })) => {
-                for row in part {
-                    match model.token_vectors(vec![text(row)], RunnerTextKind::Document).await {
-                        Err(EmbedError::Model(ModelError::TextTooLong { .. } | ModelError::NoDirection { .. })) => {}
-                        vectors => found.extend(vectors?.pop().map(|vectors| (row.id, vectors))),
+        let part = short_enough(model, part.iter().map(|row| (row.id, text(row))).collect()).await?;
+        let texts = part.iter().map(|(_, text)| text.clone()).collect();
+        match model.token_vectors(texts, RunnerTextKind::Document).await {
+            Ok(vectors) => found.extend(part.iter().map(|(id, _)| *id).zip(vectors)),
+            // Only one of them need be at fault, and each by itself tells which.
+            Err(error) if is_of_a_text(&error) => {
+                for (id, text) in part {
+                    match model.token_vectors(vec![text], RunnerTextKind::Document).await {
+                        Ok(mut vectors) => found.extend(vectors.pop().map(|vectors| (id, vectors))),
+                        Err(error) if is_of_a_text(&error) => {
+                            tracing::warn!(document.id = id.0, %error, "a text gets no token vectors");
+                        }
+                        Err(error) => return Err(error),
                     }
                 }
             }
@@ -92,6 +99,34 @@ pub async fn made(
         }
     }
     Ok(found)
+}
+
+/// Whether a text itself is why it has no token vectors, so that no other try helps.
+pub fn is_of_a_text(error: &EmbedError) -> bool {
+    matches!(
+        error,
+        EmbedError::TextRefused(_) | EmbedError::Model(ModelError::TextTooLong { .. } | ModelError::NoDirection { .. })
+    )
+}
+
+/// Those of these texts that fit the model's window. The others are sent to nobody: a runner may refuse a call whose texts are together too long for it.
+async fn short_enough(
+    model: &Model,
+    texts: Vec<(DocumentId, String)>,
+) -> Result<Vec<(DocumentId, String)>, EmbedError> {
+    let model = model.clone();
+    // To count takes time that is linear in the text.
+    let counted = tokio::task::spawn_blocking(move || {
+        let window = model.token_window();
+        let mut short = Vec::with_capacity(texts.len());
+        for (id, text) in texts {
+            if text.len() <= LONG_BYTES && model.count_tokens(&text)? <= window {
+                short.push((id, text));
+            }
+        }
+        Ok::<_, EmbedError>(short)
+    });
+    counted.await.map_err(|error| ModelError::Tokenize { message: error.to_string() })?
 }
 
 /// Makes the token vectors that documents should have and lack, for example because they were embedded before an index with token vectors

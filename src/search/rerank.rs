@@ -56,7 +56,10 @@ pub(super) async fn run(
             let scored = ids.into_iter().zip(scores.into_iter().map(f64::from)).collect();
             Ok((best_first(scored, &HashSet::new()), HashSet::new()))
         }
-        RerankMethod::Maxsim => by_tokens(core, query, ids).await,
+        RerankMethod::Maxsim => by_tokens(core, query, ids).await.map_err(|failure| match failure.code {
+            Code::TextTooLong => failure.with("remedy", "ask in fewer words, or rank again by the cross-encoder"),
+            _ => failure,
+        }),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     access::Caller,
     core::Core,
     error::OrFail,
-    llm::{Answering, Ask, Piece, mark},
+    llm::{Answering, Ask, Piece, answer_tokens, mark, may_think},
     store::{self, documents::Beginning},
 };
 use grounding::{Claim, Quotable, Sentences};
@@ -34,7 +34,11 @@ const LOOKED_THROUGH: u32 = 4;
 /// The most results of a search.
 const MOST_RESULTS: u32 = 100;
 /// The most tokens of an answer.
-const ANSWER_TOKENS: u32 = 2048;
+const ANSWER_TOKENS: usize = 2048;
+/// What stands before the question.
+const QUESTION: &str = "Question: ";
+/// The most bytes that stand around a source.
+const FRAME_BYTES: usize = 80;
 /// The fewest bytes of all sources together, however small the model's context is.
 const LEAST_BYTES: usize = 1024;
 
@@ -72,7 +76,16 @@ pub async fn prepare(core: &Core, caller: &Caller, body: SynthesizeSearch) -> Re
             result.hits.iter_mut().flatten().for_each(|hit| hit.snippet = None);
         }
     }
-    let ask = (!sources.is_empty()).then(|| ask(&question, &sources, &texts));
+    let ask = (!sources.is_empty()).then(|| Ask {
+        purpose: "synthesize",
+        instructions: INSTRUCTIONS.to_owned(),
+        message: message(&question, &sources, &texts),
+        max_tokens: answer_tokens(ANSWER_TOKENS, core.settings.llm_context_tokens) as u32,
+        temperature: 0.0,
+        schema: Some(schema()),
+        model: None,
+        thinks: may_think(&core.settings),
+    });
     Ok(Synthesis { started, found, limit: limit as usize, sources, texts, ask })
 }
 
@@ -141,8 +154,7 @@ async fn sources(
     let ids: Vec<DocumentId> = read.iter().map(|(text, _)| text.id).collect();
     let mut anchors = store::view::anchors(&mut conn, &ids).await.or_fail()?;
     drop(conn);
-    let tokens = core.settings.llm_context_tokens.saturating_sub(ANSWER_TOKENS as usize);
-    let mut left = (tokens * 3).saturating_sub(INSTRUCTIONS.len() + question.len() + 80 * read.len()).max(LEAST_BYTES);
+    let mut left = room(core.settings.llm_context_tokens, question, read.len());
     let (mut sources, mut texts) = (Vec::new(), Vec::new());
     let count = read.len();
     for (place, (Beginning { id, title, text, .. }, start)) in read.into_iter().enumerate() {
@@ -172,22 +184,20 @@ fn excerpt(text: &str, start: usize, most: usize) -> &str {
     &text[from..to]
 }
 
-fn ask(question: &str, sources: &[AnswerSource], texts: &[Quotable]) -> Ask {
+/// How many bytes so many sources have together, with their titles.
+fn room(context: usize, question: &str, sources: usize) -> usize {
+    let bytes = context.saturating_sub(answer_tokens(ANSWER_TOKENS, context)) * 3;
+    let others = INSTRUCTIONS.len() + QUESTION.len() + question.len() + 1 + FRAME_BYTES * sources;
+    bytes.saturating_sub(others).max(LEAST_BYTES)
+}
+
+fn message(question: &str, sources: &[AnswerSource], texts: &[Quotable]) -> String {
     let mark = mark();
-    let mut message = format!("Question: {question}\n");
+    let mut message = format!("{QUESTION}{question}\n");
     for (source, text) in sources.iter().zip(texts) {
         message += &format!("\nsource {}\n{mark}\n{}\n{}\n{mark}\n", source.marker, source.title, text.text());
     }
-    Ask {
-        purpose: "synthesize",
-        instructions: INSTRUCTIONS.to_owned(),
-        message,
-        max_tokens: ANSWER_TOKENS,
-        temperature: 0.0,
-        schema: Some(schema()),
-        model: None,
-        thinks: true,
-    }
+    message
 }
 
 fn schema() -> Value {
@@ -371,6 +381,26 @@ mod tests {
     fn the_version_changes_with_the_instructions() {
         let hash = hex::encode(Sha256::digest(INSTRUCTIONS));
         insta::assert_snapshot!("prompt", format!("{PROMPT} {}", &hash[..16]));
+    }
+
+    #[test]
+    fn a_question_and_its_answer_fit_what_the_model_takes_however_little_that_is() {
+        let question = "what does the grey heron eat ".repeat(10);
+        for context in [2048, 4096, 8192, 100_000] {
+            for count in [1, MAX_SOURCES as usize, 20] {
+                let room = room(context, &question, count);
+                let source = |at: usize| AnswerSource {
+                    marker: at as u32 + 1,
+                    document_id: 1,
+                    title: String::new(),
+                    anchor: None,
+                };
+                let sources: Vec<AnswerSource> = (0..count).map(source).collect();
+                let texts: Vec<Quotable> = (0..count).map(|_| Quotable::new("x".repeat(room / count))).collect();
+                let asked = (INSTRUCTIONS.len() + message(&question, &sources, &texts).len()).div_ceil(3);
+                assert!(asked + answer_tokens(ANSWER_TOKENS, context) <= context, "{count}: {asked} of {context}");
+            }
+        }
     }
 
     #[test]

@@ -384,8 +384,8 @@ settings! {
         SVC_LLM_CONCURRENCY llm_concurrency: usize = "4", kind::integer(1..=1000);
         /// Tokens that the model takes, with those of its answer; a third of the bytes of a text counts as its tokens.
         SVC_LLM_CONTEXT_TOKENS llm_context_tokens: usize = "8192", kind::integer(2048..=10_000_000);
-        /// Whether to ask the model not to reason before a summary; set it to true for a reasoning model, which may
-        /// otherwise return a fragment.
+        /// Whether to ask the model not to reason before it answers, be it a summary, an answer or facts; set it to
+        /// true for a reasoning model, which may otherwise return a fragment.
         SVC_SUMMARIZATION_DISABLE_THINKING summarization_disable_thinking: Option<bool> = "", kind::optional(kind::flag());
         /// Most facts that are taken from one text.
         SVC_EXTRACTION_MAX_FACTS extraction_max_facts: usize = "5", kind::integer(1..=1000);

@@ -161,7 +161,13 @@ pub async fn read(
                     (SELECT jsonb_object_agg(e.name, e.value) FROM node_evidence e WHERE e.document_id = d.id AND e.name = ANY($4::text[])) AS evidence,
                     EXISTS (SELECT FROM search_index_entries x WHERE x.document_id = d.id AND x.index_id = $5::bigint) AS is_indexed,
                     b.byte_size, b.content_hash AS blob_hash, b.mime_type, b.declared_mime, b.detected_by, b.format, b.options,
-                    n.root_id, n.tokens, n.failed_children
+                    -- Where the file that it belongs to stays behind, the topmost one with bytes that comes along takes its place.
+                    coalesce((SELECT i.document_id FROM unnest(d.path || d.id) WITH ORDINALITY a(id, at)
+                                JOIN ingest_node i ON i.document_id = a.id AND i.root_id = n.root_id
+                                JOIN documents f ON f.id = a.id AND f.guard <> -1 AND ($1::boolean OR f.guard = ANY($2::bigint[]))
+                               WHERE a.at >= coalesce(array_position(d.path || d.id, $6::bigint), 1)
+                                 AND (a.id = n.root_id OR EXISTS (SELECT FROM document_blobs m WHERE m.document_id = a.id AND m.is_file))
+                               ORDER BY a.at LIMIT 1), n.root_id) AS root_id, n.tokens, n.failed_children
                FROM documents d LEFT JOIN node_origins o ON o.document_id = d.id LEFT JOIN graph_nodes g ON g.document_id = d.id
                LEFT JOIN LATERAL (SELECT o.embed_model, o.weight, o.embed FROM document_vectors o WHERE o.document_id = d.id
                                    ORDER BY o.embed_model = (SELECT m.serving FROM model_moves m) DESC LIMIT 1) v ON true

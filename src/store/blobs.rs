@@ -223,6 +223,15 @@ pub async fn find(
     .await
 }
 
+/// Whether a document has the bytes of a file. Those of a picture are no file's.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document.id().0))]
+pub async fn is_file(conn: &mut PgConnection, document: &Place) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM document_blobs WHERE document_id = $1 AND is_file)")
+        .bind(document.id())
+        .fetch_one(conn)
+        .await
+}
+
 /// Where the bytes of a file node are now, which a move may have changed.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn place_of(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<BlobPlace>> {

@@ -203,7 +203,7 @@ async fn take_back(conn: &mut PgConnection, workers: Option<&[String]>) -> sqlx:
          losses AS (INSERT INTO task_loss (task_id, boot_nonce) SELECT id, boot_nonce FROM lost WHERE counts AND boot_nonce IS NOT NULL),
          freed AS (DELETE FROM task_reservation r USING lost WHERE r.task_id = lost.id)
          UPDATE task_queue t SET lapses = t.lapses + 1, lease_losses = t.lease_losses + lost.counts::integer, claim_token = NULL, claimed_by = NULL,
-                heartbeat_at = NULL, status = 'pending', ready = true, parked_on = NULL
+                heartbeat_at = NULL, status = 'pending', ready = true, parked_on = NULL, put_off_code = NULL, put_off_message = NULL
            FROM lost WHERE t.id = lost.id
          RETURNING t.id, t.scope_document_id, t.root_id, lost.counts"
     ))

@@ -1,6 +1,7 @@
 //! Batches of requests for a provider of language models, and the tasks that wait in them. A task is `batched` from the moment in which its
 //! requests are in a batch that is still open, so that no crash loses it, until the batch has ended and a worker takes it up again.
 mod answered;
+mod refused;
 mod results;
 mod steps;
 
@@ -15,10 +16,11 @@ use super::{
 };
 pub use answered::{ended, lock, sources, waiting, with_errors};
 use chrono::{DateTime, Utc};
+pub use refused::{refuse, refused, sent};
 pub use results::{BatchCounts, BatchResult, Said, Unanswered, end, forget_said, record, said};
 use sqlx::{PgConnection, PgPool};
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     time::Duration,
 };
 pub use steps::{BatchRow, not_sent, owed, put_off, submitted, submitting};
@@ -455,18 +457,29 @@ pub async fn lines(conn: &mut PgConnection, id: i64, after: &str) -> sqlx::Resul
     .await
 }
 
-/// Ends the care for batches that nobody waits for, and forgets those that ended longer ago than this.
-pub async fn tidy(conn: &mut PgConnection, kept: Duration) -> sqlx::Result<Vec<(i64, Uuid)>> {
+/// The providers of the batches with these keys.
+pub async fn providers(conn: &mut PgConnection, keys: &[Uuid]) -> sqlx::Result<HashMap<Uuid, String>> {
+    let rows: Vec<(Uuid, String)> =
+        sqlx::query_as("SELECT key, provider FROM llm_batches WHERE key = ANY($1)").bind(keys).fetch_all(conn).await?;
+    Ok(rows.into_iter().collect())
+}
+
+/// Ends the care for batches that nobody waits for, and forgets those of a provider that ended longer ago than this. Those of others are left to their
+/// own workers, who know their files, for twice that time.
+pub async fn tidy(conn: &mut PgConnection, provider: &str, kept: Duration) -> sqlx::Result<Vec<(i64, Uuid)>> {
     sqlx::query(
         "UPDATE llm_batches b SET is_done = true WHERE b.state = 'ended' AND NOT b.is_done
             AND NOT EXISTS (SELECT 1 FROM task_queue t WHERE t.batch_id = b.id::text)",
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query_as("DELETE FROM llm_batches WHERE is_done AND ended_at < clock_timestamp() - $1 RETURNING id, key")
-        .bind(interval(kept))
-        .fetch_all(conn)
-        .await
+    sqlx::query_as(
+        "DELETE FROM llm_batches WHERE is_done AND ended_at < clock_timestamp() - CASE WHEN provider = $1 THEN $2 ELSE $2 * 2 END RETURNING id, key",
+    )
+    .bind(provider)
+    .bind(interval(kept))
+    .fetch_all(conn)
+    .await
 }
 
 #[derive(sqlx_macros::FromRow)]
@@ -495,24 +508,42 @@ struct ShownRow {
     is_stalled: bool,
 }
 
-/// Batches with ids below `before`, newest first. One is stalled if tasks have waited in it for longer than `patience`, or if it is still not over
-/// when its provider should have given it up.
+/// Batches as they are shown. One is stalled if tasks have waited in it for longer than `$1`, or if it is still not over when its provider should have
+/// given it up.
+macro_rules! shown {
+    () => {
+        "SELECT b.id, b.provider, b.model, b.state, b.outcome, b.provider_id, b.requests, b.bytes, b.opened_at, b.submitted_at, b.expires_at, b.ended_at,
+                b.cancel_requested_at, b.answered, b.failed, b.unanswered, b.unknown, b.repeated, b.dropped, b.problem,
+                (SELECT count(*) FROM task_queue t WHERE t.batch_id = b.id::text) AS tasks,
+                NOT b.is_done AND (coalesce((SELECT min(t.batched_at) FROM task_queue t WHERE t.batch_id = b.id::text) < clock_timestamp() - $1, false)
+                    OR coalesce(b.state <> 'ended' AND b.expires_at < clock_timestamp(), false)) AS is_stalled
+           FROM llm_batches b"
+    };
+}
+
+/// Batches with ids below `before`, newest first, and which of them are stalled after this much patience.
 pub async fn list(
     conn: &mut PgConnection,
     before: i64,
     limit: u32,
     patience: Duration,
 ) -> sqlx::Result<Vec<LlmBatchResponse>> {
-    let rows: Vec<ShownRow> = sqlx::query_as(
-        "SELECT b.id, b.provider, b.model, b.state, b.outcome, b.provider_id, b.requests, b.bytes, b.opened_at, b.submitted_at, b.expires_at, b.ended_at,
-                b.cancel_requested_at, b.answered, b.failed, b.unanswered, b.unknown, b.repeated, b.dropped, b.problem,
-                (SELECT count(*) FROM task_queue t WHERE t.batch_id = b.id::text) AS tasks,
-                NOT b.is_done AND (coalesce((SELECT min(t.batched_at) FROM task_queue t WHERE t.batch_id = b.id::text) < clock_timestamp() - $3, false)
-                    OR coalesce(b.state <> 'ended' AND b.expires_at < clock_timestamp(), false)) AS is_stalled
-           FROM llm_batches b WHERE b.id < $1 ORDER BY b.id DESC LIMIT $2",
-    )
-    .bind(before)
-    .bind(i64::from(limit))
+    let rows: Vec<ShownRow> = sqlx::query_as(concat!(shown!(), " WHERE b.id < $2 ORDER BY b.id DESC LIMIT $3"))
+        .bind(interval(patience))
+        .bind(before)
+        .bind(i64::from(limit))
+        .fetch_all(conn)
+        .await?;
+    Ok(rows.into_iter().map(LlmBatchResponse::from).collect())
+}
+
+/// All batches that are stalled, newest first.
+pub async fn stalled(conn: &mut PgConnection, patience: Duration) -> sqlx::Result<Vec<LlmBatchResponse>> {
+    let rows: Vec<ShownRow> = sqlx::query_as(concat!(
+        "SELECT * FROM (",
+        shown!(),
+        " WHERE NOT b.is_done) shown WHERE is_stalled ORDER BY id DESC"
+    ))
     .bind(interval(patience))
     .fetch_all(conn)
     .await?;

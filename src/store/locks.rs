@@ -1,7 +1,10 @@
 //! The order in which everything takes locks, so that nobody waits in a circle: the lock of an index's compaction, then that of who creates or
 //! moves nodes (`AdvisoryLock::Access`), then the advisory lock of a file (or of the
 //! tree that it is in), then rows of documents, of ingest_node, of task_queue and of task_reservation, and within one
-//! table by id.
+//! table by id; but a document that lies under another one comes after it: a delete, `segments::hold` and `keep_in_place` lock from the top down.
+//!
+//! `keep_in_place` comes late and may wait for a row with a lower id. If somebody waits for its caller at that moment, PostgreSQL ends one of the
+//! two transactions, which has then changed nothing and whose caller is told to try again.
 //!
 //! Code that settles, cancels, deletes or puts back holds the file's lock. A task that applies does not, but a rollup takes it where nobody has
 //! it; each takes its row locks in this order.

@@ -43,6 +43,22 @@ pub async fn running(conn: &mut PgConnection, file: DocumentId) -> sqlx::Result<
     .await
 }
 
+/// What the tasks cannot read from the bytes, because a request made it of them, such as with a password that is stored nowhere. The text is kept beside it.
+const READ_BY_REQUESTS: [Evidence; 2] = [Evidence::Unlocked, Evidence::Prepared];
+
+/// Whether a request made the text of a file and the text is not here, because an export leaves it behind.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn lacks_text(conn: &mut PgConnection, file: &Place) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM node_evidence WHERE document_id = $1 AND name = ANY($2))
+            AND NOT EXISTS (SELECT FROM extractions WHERE document_id = $1)",
+    )
+    .bind(file.id())
+    .bind(READ_BY_REQUESTS.map(Evidence::as_str).as_slice())
+    .fetch_one(conn)
+    .await
+}
+
 /// Begins a generation of a file: a root of its own with the file's title, and with what the requests that stored the file recorded
 /// about it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
@@ -71,7 +87,6 @@ pub async fn begin(conn: &mut PgConnection, file: &Place, options: &Value) -> sq
     .bind(names)
     .execute(&mut *conn)
     .await?;
-    // The tasks cannot read from the bytes what a request made of them, such as with a password that is stored nowhere.
     sqlx::query(
         "INSERT INTO extractions (document_id, text, layout)
          SELECT $2, text, layout FROM extractions x WHERE x.document_id = $1
@@ -79,7 +94,7 @@ pub async fn begin(conn: &mut PgConnection, file: &Place, options: &Value) -> sq
     )
     .bind(file.id())
     .bind(id)
-    .bind([Evidence::Unlocked, Evidence::Prepared].map(Evidence::as_str).as_slice())
+    .bind(READ_BY_REQUESTS.map(Evidence::as_str).as_slice())
     .execute(conn)
     .await?;
     Ok(Place { id, path: Vec::new() })

@@ -213,7 +213,7 @@ pub async fn contents(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx:
 
 /// Until the transaction ends, nobody gives one of these segments a text or puts something under it.
 pub async fn hold(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx::Result<()> {
-    sqlx::query("SELECT count(*) FROM (SELECT id FROM documents WHERE id = ANY($1) ORDER BY id FOR UPDATE) locked")
+    sqlx::query("SELECT count(*) FROM (SELECT id FROM documents WHERE id = ANY($1) ORDER BY cardinality(path), id FOR UPDATE) locked")
         .bind(segments)
         .execute(conn)
         .await
@@ -310,7 +310,7 @@ pub async fn move_children(conn: &mut PgConnection, container: &Place, moves: &[
 
 /// Locks nodes and everything under them. Whoever puts something there holds a lock of its parent until it is there.
 async fn lock(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<()> {
-    sqlx::query("SELECT count(*) FROM (SELECT id FROM documents WHERE id = ANY($1) ORDER BY id FOR UPDATE) locked")
+    sqlx::query("SELECT count(*) FROM (SELECT id FROM documents WHERE id = ANY($1) ORDER BY cardinality(path), id FOR UPDATE) locked")
         .bind(ids)
         .execute(&mut *conn)
         .await?;

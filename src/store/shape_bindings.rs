@@ -137,6 +137,13 @@ pub async fn page(
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
+/// Keeps a binding as it is until the transaction ends.
+#[tracing::instrument(level = "debug", skip_all, fields(shape_binding.id = id.0))]
+pub async fn lock(conn: &mut PgConnection, id: ShapeBindingId) -> sqlx::Result<()> {
+    let lock = sqlx::query("SELECT FROM shape_bindings WHERE id = $1 FOR NO KEY UPDATE");
+    lock.bind(id).execute(conn).await.map(|_| ())
+}
+
 /// Changes what becomes of a write that breaks the shape. With `by`, a principal or the owner, it is as if that one had bound the shape.
 #[tracing::instrument(level = "debug", skip_all, fields(shape_binding.id = id.0))]
 pub async fn update(

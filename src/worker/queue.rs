@@ -308,7 +308,7 @@ impl PgQueue {
                 break;
             }
         }
-        let indexes = store::indexes::list(&mut conn, IndexId(0), 1000).await?;
+        let indexes = store::indexes::list(&mut conn, IndexId(0), i64::MAX).await?;
         drop(conn);
         for index in &indexes {
             match bm25::compact(&self.pool, index.id).await {

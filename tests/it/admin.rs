@@ -326,6 +326,13 @@ async fn the_doctor_tells_a_stall_from_a_queue_that_moves() {
     assert!(!healthy && text.contains(r#""kind":"stalled","about":"test","tasks":3"#), "{text}");
     let grant = claim(&app, 1).await.remove(0);
     assert!(found().await.0, "one is at work");
+    let becomes = async |status: &str| {
+        let forged = "UPDATE task_queue SET status = $2 /* forged */ WHERE id = $1";
+        sqlx::query(forged).bind(grant.task_id).bind(status).execute(&app.pool).await.unwrap();
+    };
+    becomes("batched").await;
+    assert!(!found().await.0, "one waits for a provider, which keeps nobody from the others");
+    becomes("claimed").await;
     let away = TaskFailure::away("language_model_away", "nobody answers");
     let mut conn = app.pool.acquire().await.unwrap();
     assert!(upkeep::put_off(&mut conn, &grant, &away, Duration::from_secs(600)).await.unwrap());

@@ -301,7 +301,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("telemetry", &["load", "otlp", "replicas", "sampler"]),
     ("spool", &["blobs", "error", "reader", "store", "telemetry"]),
     ("llm", &["error", "fetch", "settings", "store", "telemetry"]),
-    ("llm_batches", &["fetch", "llm", "settings", "store", "telemetry"]),
+    ("llm_batches", &["fetch", "llm", "settings", "spool", "store", "telemetry"]),
     (
         "core",
         &[

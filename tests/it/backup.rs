@@ -156,6 +156,9 @@ async fn a_backup_of_a_service_at_work_restores_to_one_that_answers_alike() {
     assert!(backed.status.success(), "{}", String::from_utf8_lossy(&backed.stderr));
     let label: Value = serde_json::from_slice(&backed.stdout).unwrap();
     assert_eq!((label["format"].as_u64(), label["version"].as_str()), (Some(1), Some(env!("CARGO_PKG_VERSION"))));
+    let moment = |name: &str| label[name].as_str().and_then(|at| at.parse::<chrono::DateTime<chrono::Utc>>().ok());
+    let (begun, ended) = (moment("begun_at").unwrap(), moment("ended_at").unwrap());
+    assert!(begun < ended, "{label}");
 
     // It is for its user alone, and has no token in the clear.
     let all = files(&kept);
@@ -183,8 +186,11 @@ async fn a_backup_of_a_service_at_work_restores_to_one_that_answers_alike() {
     running.stop().await;
 
     let restored = folder.path().join("restored");
-    let output = svc(&restored, &["restore", kept_path]).await;
+    let output = svc(&restored, &["--table", "restore", kept_path]).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let moments = [format!("as of shortly before {}", ended.to_rfc3339()), format!("since {}", begun.to_rfc3339())];
+    assert!(moments.iter().all(|moment| said.contains(moment)), "{said}");
     let again = Running::start(&restored).await;
     assert_eq!(again.found(id).await, before);
     let url = format!("http://{}/documents/{id}/bytes", again.app.address);

@@ -259,6 +259,11 @@ async fn the_method_suits_the_query_and_the_answer_says_why() {
     let long = auto(&"moon water ocean ".repeat(300)).await;
     assert_eq!((long.method, ids(&long)), (SearchMethod::Bm25, vec![tide]));
     assert!(long.why.unwrap().contains("window"));
+    // An identifier of that length which no text has is no error either.
+    let identifier = (0..400).map(|n| format!("zq{n}x")).collect::<Vec<_>>().join("_");
+    let nowhere = auto(&identifier).await;
+    assert_eq!((nowhere.method, ids(&nowhere)), (SearchMethod::Bm25, vec![]));
+    assert!(nowhere.why.unwrap().contains("window"));
     // A number keeps its sign beside whatever full text understands.
     let cold = app.create("Engines", "After a cold start at -40 degrees the engine runs rough.", None).await.id;
     let found = auto("\"cold start\" at -40 degrees").await;

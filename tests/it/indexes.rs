@@ -1,6 +1,7 @@
 //! Search indexes over REST.
 mod emptying;
 mod excluded;
+mod many;
 
 use crate::support::{TestApp, document, until, until_a_statement_waits};
 use serde_json::json;

@@ -332,7 +332,7 @@ async fn long_texts_take_several_requests_and_levels_and_batches_keep_their_caps
     ];
     let (app, provider) =
         (TestApp::with(Wish { settings: &settings, ..Wish::default() }).await, BatchProvider::start().await);
-    let file = upload(&app, &section("", "oven", 100), json!({})).await;
+    let file = upload(&app, &section("", "oven", 400), json!({"rollup": {"max_children": 1000}})).await;
     waiting(&app, 1).await;
     let mut rounds = Vec::new();
     let run = async |app: &TestApp| {
@@ -363,7 +363,7 @@ async fn long_texts_take_several_requests_and_levels_and_batches_keep_their_caps
         );
         assert!(rounds[0].requests[..at].iter().all(|other| other.custom_id != asked.custom_id));
     }
-    for n in 0..100 {
+    for n in 0..400 {
         let text = format!("oven of number {n} is");
         let times =
             rounds.iter().flat_map(|batch| &batch.requests).filter(|asked| asked.message.contains(&text)).count();

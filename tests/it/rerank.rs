@@ -260,6 +260,10 @@ async fn the_token_vectors_of_many_documents_are_those_of_each_and_one_that_is_r
         // Texts that are embedded together may differ from one alone by what rounding does.
         assert_eq!((id, now.len()), (other, expected.len()));
     }
+    // A query is refused by its name.
+    let failure = app.client.search_maxsim(Json(MaxsimSearch::new(&"water ".repeat(60)))).await.unwrap_err();
+    assert_eq!((failure.code, failure.members["field"].as_str()), (Code::TextTooLong, Some("query")), "{failure:?}");
+    assert_eq!((failure.members["token_count"].as_u64(), failure.members["limit"].as_u64()), (Some(62), Some(48)));
     for document_ids in [vec![], vec![good[0]; 101]] {
         let failure = app.client.embed_many_tokens(Json(TokensBatch { document_ids })).await.unwrap_err();
         assert_eq!(failure.code, Code::InvalidField);

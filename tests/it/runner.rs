@@ -1,4 +1,5 @@
 //! One process embeds for others.
+mod refused;
 mod windows;
 
 use crate::{

@@ -213,6 +213,20 @@ async fn what_waits_to_be_embedded_is_counted_where_it_lies() {
     app.end().await;
 }
 
+/// Puts so many nodes with this guard under a document, all of them in flight.
+async fn in_flight(conn: &mut sqlx::PgConnection, parent: i64, guard: i64, count: i64) {
+    sqlx::query(
+        "INSERT INTO documents (title, content, usetype, content_hash, parent_id, path, guard, settled)
+         SELECT 'Note ' || n, '', 'chunk', '', $1::bigint, ARRAY[$1::bigint], $2::bigint, 'in_flight' FROM generate_series(1, $3::bigint) n",
+    )
+    .bind(parent)
+    .bind(guard)
+    .bind(count)
+    .execute(conn)
+    .await
+    .unwrap();
+}
+
 #[tokio::test]
 async fn a_backlog_that_is_out_of_scope_is_not_read_to_its_end() {
     const BACKLOG: i64 = 50_000;
@@ -224,6 +238,10 @@ async fn a_backlog_that_is_out_of_scope_is_not_read_to_its_end() {
     let (folder, other) = (create("Folder", None).await, create("Other", None).await);
     create("A note", Some(other)).await;
     let mut tx = app.pool.begin().await.unwrap();
+    // One that everybody may read is older than those under the folder, and than those of a reprocess.
+    in_flight(&mut tx, other, 0, 1).await;
+    in_flight(&mut tx, folder, folder, BACKLOG / 2).await;
+    in_flight(&mut tx, other, -1, BACKLOG / 2).await;
     // Documents under a folder, all of which wait to be embedded and bear the guard of the folder.
     sqlx::query(
         "WITH made AS (
@@ -249,15 +267,19 @@ async fn a_backlog_that_is_out_of_scope_is_not_read_to_its_end() {
     sqlx::raw_sql("ANALYZE documents; ANALYZE task_queue").execute(&mut *tx).await.unwrap();
     let read = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname = 'documents'";
     let (everything, open) = (Readable::everything(), Readable::under(&[]));
-    for (scope, under, waiting) in
-        [(&everything, Some(other), 2), (&everything, Some(folder), 10_000), (&open, None, 0)]
-    {
+    for (scope, under, waiting) in [
+        (&everything, Some(other), 3),
+        (&everything, Some(folder), 10_000),
+        (&open, Some(other), 3),
+        // The two that wait to be embedded are behind the newest 10,000 tasks.
+        (&open, None, 1),
+    ] {
         let before: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
         let unsettled =
             svc::store::documents::unsettled(&mut tx, scope, under.map(DocumentId), None, None).await.unwrap();
         let after: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
         assert!(after - before < BACKLOG / 2, "{} rows under {under:?}", after - before);
-        assert!(unsettled.in_flight >= waiting, "{unsettled:?} under {under:?}");
+        assert_eq!((unsettled.in_flight, unsettled.failed), (waiting, 0), "under {under:?}");
     }
     tx.rollback().await.unwrap();
     app.end().await;
@@ -459,10 +481,11 @@ async fn a_text_over_the_window_is_embedded_in_windows_and_found_by_its_end() {
     let query = VectorSearch::new(&"many words ".repeat(600));
     let refused = app.client.search_vector(Json(query)).await.unwrap_err();
     assert_eq!((refused.code, refused.status), (Code::TextTooLong, 422));
-    assert!(
-        refused.members["token_count"].as_u64() > refused.members["limit"].as_u64()
-            && refused.members.contains_key("remedy")
-    );
+    assert!(refused.members["token_count"].as_u64() > refused.members["limit"].as_u64(), "{refused:?}");
+    // Who asks has no text to split.
+    assert_eq!(refused.members["field"], "query", "{refused:?}");
+    assert!(refused.members["chars_total"].as_u64() > Some(6_000), "{refused:?}");
+    assert!(refused.members["remedy"].as_str().is_some_and(|remedy| remedy.contains("bm25")), "{refused:?}");
     app.end().await;
 }
 

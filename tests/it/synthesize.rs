@@ -1,5 +1,6 @@
 //! Answers of a language model with checked sources, against an endpoint that plays every part of a real one.
 use crate::{
+    extraction::extract,
     principals::{grant, someone},
     support::{
         TOKEN, TestApp, Wish, left_out,
@@ -13,8 +14,8 @@ use std::process::Stdio;
 use svc_client::{
     Client, Code, FileUpload, Json, Remote,
     wire::{
-        AnswerPart, ContextConfig, GrantRight, GroupBy, LlmUsageQuery, NewContext, NewDocument, NoAnswer,
-        SynthesizeResponse, SynthesizeSearch, UploadQuery, WaitQuery,
+        AnswerPart, ContextConfig, ExtractFactsRequest, GrantRight, GroupBy, LlmUsageQuery, NewContext, NewDocument,
+        NoAnswer, SynthesizeResponse, SynthesizeSearch, UploadQuery, WaitQuery,
     },
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -215,6 +216,23 @@ async fn every_refusal_and_failure_of_an_endpoint_says_what_to_do() {
         assert!(failure.detail.ends_with("429 Too Many Requests: You exceeded your current quota, [key]"), "{failure}");
     }
     assert_eq!(llm.asked().len(), 1);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_model_that_is_not_to_reason_is_told_so_for_answers_and_facts_too() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[("SVC_SUMMARIZATION_DISABLE_THINKING", "true")]).await;
+    let heron = app.create("Grey heron", HERON, None).await.id;
+    llm.will([Reply::said("{\"answered\": false, \"sentences\": []}"), Reply::said("{\"facts\": []}")]);
+    assert_eq!(asked(&app).await.unwrap().reason, Some(NoAnswer::NotInSources));
+    extract(&app.client, heron, ExtractFactsRequest::default()).await;
+    let calls = llm.asked();
+    assert_eq!(calls.len(), 2);
+    for call in &calls {
+        assert_eq!(call.body["chat_template_kwargs"], json!({"enable_thinking": false}));
+        assert_eq!(call.body["reasoning_effort"], "none");
+    }
     app.end().await;
 }
 

@@ -1,6 +1,7 @@
 //! Facts: what a caller asserts, supersedes and invalidates, and reads at other times.
 mod apart;
 mod lives;
+mod meanwhile;
 mod oracle;
 mod paths;
 mod quotes;

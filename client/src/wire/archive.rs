@@ -65,7 +65,7 @@ pub struct ArchivedDocument {
     #[serde(
         default,
         skip_serializing_if = "Map::is_empty",
-        deserialize_with = "super::structured::object_of_any_length"
+        deserialize_with = "super::structured::object_of_ingestion"
     )]
     pub structured_content: Map<String, Value>,
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100, pattern = "^[a-zA-Z0-9_:.-]+$"))]
@@ -377,24 +377,22 @@ impl ArchivedDocument {
 
     /// Names the first field that breaks a constraint, with the reason.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
-        let usetype = Constraint::Text(1, 100, Form::Name);
-        let rule = Constraint::Text(1, 100, Form::Name);
-        let named = |field: &'static str| move |failure: Failure| (field, failure.detail);
+        let named = |field: &'static str| move |reason: String| (field, reason);
         // A title may be empty: a section without a heading has none.
-        Constraint::Text(0, 1000, Form::Any).check("title", &self.title).map_err(named("title"))?;
-        usetype.check("usetype", &self.usetype).map_err(named("usetype"))?;
-        rule.check("rule", &self.rule).map_err(named("rule"))?;
-        Constraint::Text(1, 2048, Form::Iri).check("iri", &self.iri).map_err(named("iri"))?;
-        Constraint::Moment.check("event_time", &self.event_time).map_err(named("event_time"))?;
-        Constraint::Moment.check("created_at", &self.created_at).map_err(named("created_at"))?;
-        Constraint::Moment.check("updated_at", &self.updated_at).map_err(named("updated_at"))?;
+        self.title.meets(&Constraint::Text(0, 1000, Form::Any)).map_err(named("title"))?;
+        self.usetype.meets(&NAME).map_err(named("usetype"))?;
+        self.rule.meets(&NAME).map_err(named("rule"))?;
+        self.iri.meets(&Constraint::Text(1, 2048, Form::Iri)).map_err(named("iri"))?;
+        self.event_time.meets(&Constraint::Moment).map_err(named("event_time"))?;
+        self.created_at.meets(&Constraint::Moment).map_err(named("created_at"))?;
+        self.updated_at.meets(&Constraint::Moment).map_err(named("updated_at"))?;
         for key in &self.keys {
-            PRINCIPAL.check("keys.principal", &key.principal).map_err(named("keys.principal"))?;
-            KEY.check("keys.key", &key.key).map_err(named("keys.key"))?;
+            key.principal.meets(&PRINCIPAL).map_err(named("keys.principal"))?;
+            key.key.meets(&KEY).map_err(named("keys.key"))?;
         }
         if let Some(entity) = &self.entity {
-            Constraint::Text(1, 3000, Form::Any).check("entity.name", &entity.name).map_err(named("entity.name"))?;
-            Constraint::Text(0, 3000, Form::Any).check("entity.kind", &entity.kind).map_err(named("entity.kind"))?;
+            entity.name.meets(&Constraint::Text(1, 3000, Form::Any)).map_err(named("entity.name"))?;
+            entity.kind.meets(&Constraint::Text(0, 3000, Form::Any)).map_err(named("entity.kind"))?;
         }
         if self.id < 1 {
             return Err(("id", "must be above 0".to_owned()));
@@ -416,9 +414,8 @@ impl ArchivedDocument {
             return Err(("file", "needs a size, and a hash of the form sha256:<hex>".to_owned()));
         }
         if let Some(file) = &self.file {
-            let mime = Constraint::Text(1, 255, Form::NotBlank);
-            mime.check("file.mime_type", &file.mime_type).map_err(named("file.mime_type"))?;
-            NAME.check("file.format", &file.format).map_err(named("file.format"))?;
+            file.mime_type.meets(&Constraint::Text(1, 255, Form::NotBlank)).map_err(named("file.mime_type"))?;
+            file.format.meets(&NAME).map_err(named("file.format"))?;
             if !file.options.is_object() {
                 return Err(("file.options", "must be an object".to_owned()));
             }

@@ -12,6 +12,9 @@ const VALUES: usize = 100_000;
 const LEVELS: usize = 64;
 /// The most bytes in all its keys and texts.
 const TEXT_BYTES: usize = 1 << 20;
+/// How many more values and levels a document of an archive may have: ingestion puts what a caller gives, such as the metadata of a turn, into an
+/// object of its own.
+const MORE: usize = 16;
 
 /// Begins keys by which serde_json tells itself what a value was: an object with one of them could not be read again.
 const RESERVED: &str = "$serde_json::private::";
@@ -21,9 +24,16 @@ pub(super) fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<S
     object_within(Read::default(), deserializer)
 }
 
-/// Reads an object as [`object`] does, however long its keys and texts are: ingestion makes such of rows, which only the body bounds.
-pub(super) fn object_of_any_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+/// Reads an object as [`object`] does, however long its keys and texts are, which only the body bounds.
+fn object_of_any_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
     object_within(Read { most_text: usize::MAX, ..Read::default() }, deserializer)
+}
+
+/// Reads an object that ingestion may have made: of a row, whose texts only the body bounds, or around what a caller gave.
+pub(super) fn object_of_ingestion<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+    let read =
+        Read { most_text: usize::MAX, most_values: VALUES + MORE, most_levels: LEVELS + MORE, ..Read::default() };
+    object_within(read, deserializer)
 }
 
 fn object_within<'de, D: Deserializer<'de>>(mut read: Read, deserializer: D) -> Result<Map<String, Value>, D::Error> {
@@ -90,13 +100,15 @@ struct Read {
     text: usize,
     /// The most bytes in all keys and texts.
     most_text: usize,
+    most_values: usize,
+    most_levels: usize,
     /// The first limit that was exceeded, or the first key that is not taken.
     over: Option<String>,
 }
 
 impl Default for Read {
     fn default() -> Read {
-        Read { values: 0, text: 0, most_text: TEXT_BYTES, over: None }
+        Read { values: 0, text: 0, most_text: TEXT_BYTES, most_values: VALUES, most_levels: LEVELS, over: None }
     }
 }
 
@@ -105,8 +117,8 @@ impl Read {
         self.values += 1;
         self.text += text;
         let limits = [
-            (self.values, VALUES, "values"),
-            (level, LEVELS, "levels"),
+            (self.values, self.most_values, "values"),
+            (level, self.most_levels, "levels"),
             (self.text, self.most_text, "bytes of keys and texts"),
         ];
         for (count, limit, what) in limits {
@@ -282,8 +294,26 @@ mod tests {
         let read = |line: &str| serde_json::from_str::<ArchivedDocument>(line).map_err(|error| error.to_string());
         let document = read(&line(serde_json::json!({"record": {"body": long}}))).unwrap();
         assert_eq!(document.structured_content["record"]["body"].as_str().map(str::len), Some(2 * TEXT_BYTES));
-        let wide = line(serde_json::json!({"a": vec![0; VALUES]}));
-        assert!(read(&wide).unwrap_err().contains("100000 values"), "only the length of texts is the body's to bound");
+        let wide = line(serde_json::json!({"a": vec![0; VALUES + MORE]}));
+        assert!(read(&wide).unwrap_err().contains("100016 values"), "only the length of texts is the body's to bound");
+    }
+
+    #[test]
+    fn a_document_of_an_archive_may_hold_what_a_caller_gave_within_an_object_of_ingestion() {
+        let line = |metadata: &str| {
+            format!(
+                r#"{{"id": 1, "title": "t", "content": "", "structured_content": {{"speaker": "Ann", "index": 0, "role": "r", "metadata": {metadata}}},
+                    "usetype": "section", "created_at": "2024-01-01T00:00:00Z", "updated_at": "2024-01-01T00:00:00Z", "content_hash": "sha256:",
+                    "settled": "settled"}}"#
+            )
+        };
+        let read = |line: &str| serde_json::from_str::<ArchivedDocument>(line).map_err(|error| error.to_string());
+        let deep = |levels: usize| format!("{{\"a\": {}{}}}", "[".repeat(levels - 1), "]".repeat(levels - 1));
+        for metadata in [deep(LEVELS), format!("{{\"a\": [{}0]}}", "0,".repeat(VALUES - 3))] {
+            assert!(self::read(&metadata).is_ok(), "a caller may give it");
+            assert!(read(&line(&metadata)).is_ok(), "{:?}", read(&line(&metadata)).map(|_| ()));
+        }
+        assert!(read(&line(&deep(LEVELS + MORE))).unwrap_err().contains("80 levels"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{
     properties::{Look, Pages},
     styles::Styles,
 };
-use crate::{compound::short, docx::symbols};
+use crate::{compound::short, docx::symbols, markdown::begins_raised};
 use std::ops::Range;
 
 /// What a character ends.
@@ -32,6 +32,8 @@ pub(super) struct Shown<'a> {
     code: Option<u32>,
     /// The first half of a pair of surrogates.
     high: Option<u16>,
+    /// Whether the last character is raised.
+    was_raised: bool,
     /// Pictures in the text.
     pub pictures: u64,
 }
@@ -49,6 +51,7 @@ impl<'a> Shown<'a> {
             fields: 0,
             code: None,
             high: None,
+            was_raised: false,
             pictures: 0,
         }
     }
@@ -95,7 +98,14 @@ impl<'a> Shown<'a> {
             unit => {
                 let units = high.into_iter().chain([unit]);
                 let characters = char::decode_utf16(units).map(|read| read.unwrap_or(char::REPLACEMENT_CHARACTER));
-                text.extend(characters.filter(|character| !character.is_control() && *character != '\u{AD}'));
+                for shown in characters.filter(|character| !character.is_control() && *character != '\u{AD}') {
+                    // A raised number would read as a part of the one before it.
+                    let is_number = shown.is_ascii_digit() || matches!(shown, '-' | '−' | '–');
+                    if begins_raised(text, self.look.is_raised, &mut self.was_raised) && is_number {
+                        text.push('^');
+                    }
+                    text.push(shown);
+                }
             }
         }
         None

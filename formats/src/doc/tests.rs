@@ -229,6 +229,16 @@ fn characters_of_a_symbol_font_are_read_as_it_shows_them() {
 }
 
 #[test]
+fn a_raised_number_is_no_part_of_the_number_before_it() {
+    let (raised, lowered): ([u8; 3], [u8; 3]) = ([0x48, 0x2A, 1], [0x48, 0x2A, 2]);
+    let mut made = Made { is_wide: true, ..Made::default() };
+    made.run("In 2019", &[]).run("3", &raised).run(" it was 10", &[]).run("12", &raised).run(", 10", &[]);
+    made.run("\u{2212}3", &raised).run(", 1", &[]).run("st", &raised).run(", H", &[]).run("2", &lowered);
+    made.run("O, m", &[]).run("2", &raised).run("5", &[]).paragraph("\r", 0, &[]);
+    assert_eq!(read(&made).text, "In 2019^3 it was 10^12, 10^−3, 1st, H2O, m25");
+}
+
+#[test]
 fn what_a_style_hides_is_not_shown() {
     let of_characters = |style: u8| [0x30, 0x4A, style, 0];
     let mut made = Made::default();

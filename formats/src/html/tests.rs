@@ -219,6 +219,10 @@ fn what_a_style_hides_is_not_read() {
         let read = of(format!("<html><body><p>Seen</p><p style=\"{style}\">too</p></body></html>"));
         assert_eq!(read.text, "Seen\n\ntoo", "{style}");
     }
+    for style in ["visibility:hidden", "opacity:0"] {
+        let read = of(format!("<html><body style=\"{style}\" onload=\"show()\"><p>Seen</p></body></html>"));
+        assert_eq!(read.text, "Seen", "{style}");
+    }
     let formula = "<math><semantics><mi>x</mi><annotation encoding=tex>\\alpha</annotation></semantics></math>";
     assert!(!of(format!("<html><body><p>A {formula}</p></body></html>")).text.contains("alpha"));
 }

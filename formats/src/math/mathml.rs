@@ -32,6 +32,10 @@ struct Node {
     children: usize,
     /// What closes it.
     close: String,
+    /// What parts the elements of a fence, one character after the other, of which the last one goes on.
+    separators: String,
+    /// Whether its script may be an accent of its base.
+    has_accent: bool,
     /// Where in the text the scripts begin that stand before its base.
     prescripts: Option<usize>,
     /// Whether it begins directly behind a letter or digit that is none of its own.
@@ -102,7 +106,13 @@ impl MathMl {
             match (parent.kind, index) {
                 (Kind::Matrix, 1..) => self.text.push_str("; "),
                 (Kind::Row, 1..) => self.text.push(' '),
-                (Kind::Fence, 1..) => self.text.push_str(", "),
+                (Kind::Fence, 1..) => {
+                    let mut signs = parent.separators.chars();
+                    if let Some(sign) = signs.clone().nth(index - 1).or_else(|| signs.next_back()) {
+                        self.text.push(sign);
+                        self.text.extend(matches!(sign, ',' | ';').then_some(' '));
+                    }
+                }
                 (parent, 1..) if parent.is_construct() && parent != Kind::SquareRoot => self.argument = self.text.len(),
                 _ => {}
             }
@@ -115,12 +125,15 @@ impl MathMl {
             kind = Kind::Binomial;
         }
         let start = self.text.len();
-        let mut close = String::new();
+        let (mut close, mut separators) = (String::new(), String::new());
         if kind == Kind::Fence {
             self.text.push_str(&attribute("open").unwrap_or_else(|| "(".to_owned()));
             close = attribute("close").unwrap_or_else(|| ")".to_owned());
+            let signs = attribute("separators").unwrap_or_else(|| ",".to_owned());
+            separators = signs.chars().filter(|sign| !sign.is_whitespace()).take(16).collect();
         }
-        self.open.push(Node { kind, start, children: 0, close, prescripts: None, is_behind });
+        let has_accent = matches!(name, "mover" | "munder");
+        self.open.push(Node { kind, start, children: 0, close, separators, has_accent, prescripts: None, is_behind });
     }
 
     pub(crate) fn text(&mut self, text: &str) {
@@ -150,10 +163,16 @@ impl MathMl {
             // What comes behind an empty script is no part of it.
             self.argument = self.argument.min(node.start);
         }
-        let Some((parent, begin, index)) = self.open.last().map(|parent| (parent.kind, parent.start, parent.children))
-        else {
+        let Some(outer) = self.open.last() else { return };
+        let (parent, begin, index) = (outer.kind, outer.start, outer.children);
+        if outer.has_accent
+            && index == 2
+            && let Some(mark) = accent(parent, &self.text[node.start..])
+        {
+            self.text.truncate(node.start);
+            self.text.push(mark);
             return;
-        };
+        }
         let sign = match (parent, index) {
             (Kind::Fraction | Kind::Binomial | Kind::Above | Kind::Below | Kind::BelowAndAbove | Kind::Scripts, 1) => {
                 return wrap(&mut self.text, node.start);
@@ -239,6 +258,20 @@ impl MathMl {
     }
 }
 
+/// The mark that a script puts on its base, if it is an accent alone.
+fn accent(kind: Kind, script: &str) -> Option<char> {
+    Some(match (kind, script.trim()) {
+        (Kind::Above, "^" | "ˆ") => '\u{302}',
+        (Kind::Above, "~" | "˜") => '\u{303}',
+        (Kind::Above, "¯" | "‾" | "_") => '\u{305}',
+        (Kind::Above, "→") => '\u{20D7}',
+        (Kind::Above, "˙") => '\u{307}',
+        (Kind::Above, "¨") => '\u{308}',
+        (Kind::Below, "_" | "¯" | "‾") => '\u{332}',
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,7 +315,13 @@ mod tests {
             ),
             ("<msqrt><mi>x</mi><mo>+</mo><mn>1</mn></msqrt><msqrt><mn>2</mn></msqrt>", "√(x+1)√2"),
             ("<mroot><mi>x</mi><mn>3</mn></mroot><mi>y</mi>", "√(3&x)y"),
-            ("<mi>f</mi><msup><mi>g</mi><mo>′</mo></msup><mover><mi>x</mi><mo>¯</mo></mover>", "fg′x¯"),
+            ("<mi>f</mi><msup><mi>g</mi><mo>′</mo></msup><mover><mi>x</mi><mo>¯</mo></mover>", "fg′x\u{305}"),
+            ("<mover><mi>p</mi><mo>^</mo></mover><mi>q</mi>", "p\u{302}q"),
+            ("<mover><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mo>→</mo></mover>", "(a+b)\u{20D7}"),
+            ("<munder><mi>x</mi><mo>_</mo></munder><msup><mi>y</mi><mo>~</mo></msup>", "x\u{332}y~"),
+            ("<mover><mo>=</mo><mi>def</mi></mover>", "=^def"),
+            ("<mfenced separators=\";|\"><mi>a</mi><mi>b</mi><mi>c</mi><mi>d</mi></mfenced>", "(a; b|c|d)"),
+            ("<mfenced separators=\"\"><mi>a</mi><mi>b</mi></mfenced>", "(ab)"),
             ("<mi>sin</mi><mo>\u{2061}</mo><mi>x</mi><mtext> if </mtext><mn>2</mn><mi>x</mi>", "sin x if 2x"),
             ("\n <mi>x</mi>\n <mi>y</mi>\n <mn>1</mn><mn>2</mn>", "xy1 2"),
             (

@@ -109,7 +109,8 @@ impl<'a> Body<'a> {
         let class = element.attribute("class").unwrap_or_default();
         let is_slides = self.format == Format::Odp;
         let role = match element.name.as_str() {
-            // What was deleted, remarks, and what a table of contents is made of are no text. Neither are forms and scripts.
+            // What was deleted, remarks, and what a table of contents is made of are no text. Neither are forms and scripts. How a word is read out stands
+            // beside it.
             "tracked-changes"
             | "annotation"
             | "forms"
@@ -121,6 +122,7 @@ impl<'a> Body<'a> {
             | "illustration-index-source"
             | "sequence-decls"
             | "note-citation"
+            | "ruby-text"
             | "settings"
             | "master-styles"
             | "binary-data" => {

@@ -119,6 +119,14 @@ fn tables_keep_their_columns_and_no_repetition_grows_them() {
 }
 
 #[test]
+fn how_a_word_is_read_out_is_no_text() {
+    let read = document(
+        "<text:p>In <text:ruby><text:ruby-base>漢字</text:ruby-base><text:ruby-text>かんじ</text:ruby-text></text:ruby> here.</text:p>",
+    );
+    assert_eq!(read.text, "In 漢字 here.");
+}
+
+#[test]
 fn what_was_deleted_is_not_read_and_frames_are() {
     let read = document(
         "<text:tracked-changes><text:changed-region><text:deletion><text:p>gone</text:p></text:deletion></text:changed-region>\

@@ -2,11 +2,12 @@
 
 use super::{
     charset::{by_page, page_of_font},
-    state::{Destination, State, Style, character},
+    state::{Destination, State, Style, character, symbol_font, symbol_of_code},
     tokens::Token,
 };
 use crate::{
     Extraction, FormatError, Limit, Limits,
+    docx::symbols,
     extraction::check_text,
     facts,
     markdown::{Block, Table, Writer, begins_raised, is_raised_number},
@@ -24,6 +25,14 @@ pub(super) struct Document<'a> {
     page: i32,
     default_font: i32,
     fonts: HashMap<i32, i32>,
+    /// The fonts of symbols, by their numbers.
+    symbol_fonts: HashMap<i32, &'static str>,
+    /// The name of the font that is being defined, and whether its characters are symbols.
+    font_name: String,
+    has_symbols: bool,
+    /// The code of the last field, how deep its group is, and where its result begins.
+    code: String,
+    field: Option<(usize, usize)>,
     /// The levels of the styles that are headings.
     headings: HashMap<i32, u8>,
     style: Style,
@@ -56,6 +65,11 @@ impl<'a> Document<'a> {
             page: 1252,
             default_font: 0,
             fonts: HashMap::new(),
+            symbol_fonts: HashMap::new(),
+            font_name: String::new(),
+            has_symbols: false,
+            code: String::new(),
+            field: None,
             headings: HashMap::new(),
             style: Style::default(),
             bytes: Vec::new(),
@@ -132,6 +146,14 @@ impl<'a> Document<'a> {
         }
         self.state = outer;
         (self.is_optional, self.skipped) = (false, 0);
+        // Most programs leave it to the reader to show the symbol that a field names.
+        if let Some((_, start)) = self.field.take_if(|(depth, _)| self.outer.len() + 2 <= *depth)
+            && self.paragraph.len() == start
+            && self.state.destination == Destination::Body
+            && let Some(symbol) = symbol_of_code(&self.code)
+        {
+            self.push(symbol.encode_utf8(&mut [0; 4]));
+        }
     }
 
     fn word(&mut self, name: &str, number: Option<i32>) -> Result<(), FormatError> {
@@ -158,7 +180,14 @@ impl<'a> Document<'a> {
             "mac" => self.page = 10000,
             "deff" => (self.default_font, state.font) = (value, value),
             "uc" => state.substitutes = usize::try_from(value).unwrap_or(0).min(16),
-            "f" => state.font = value,
+            "f" => {
+                state.font = value;
+                if state.destination == Destination::Fonts {
+                    self.font_name.clear();
+                    self.has_symbols = false;
+                }
+            }
+            "fcharset" if value == 2 && state.destination == Destination::Fonts => self.has_symbols = true,
             "fcharset" if state.destination == Destination::Fonts => {
                 self.fonts.extend(page_of_font(value).map(|page| (state.font, page)));
             }
@@ -202,6 +231,13 @@ impl<'a> Document<'a> {
         if state.destination == Destination::Skipped {
             return;
         }
+        // The code of a field has only text.
+        if state.destination == Destination::Code {
+            if is_optional {
+                state.destination = Destination::Skipped;
+            }
+            return;
+        }
         state.destination = match name {
             "fonttbl" => Destination::Fonts,
             "stylesheet" => Destination::Styles,
@@ -219,11 +255,16 @@ impl<'a> Document<'a> {
                 self.is_item = true;
                 Destination::Skipped
             }
+            "fldinst" => {
+                self.code.clear();
+                self.field = Some((self.outer.len(), self.paragraph.len()));
+                Destination::Code
+            }
             "pict" => {
                 self.pictures += 1;
                 Destination::Skipped
             }
-            "colortbl" | "filetbl" | "listtable" | "revtbl" | "fldinst" | "objdata" | "objclass" | "sp" | "shprslt"
+            "colortbl" | "filetbl" | "listtable" | "revtbl" | "objdata" | "objclass" | "sp" | "shprslt"
             | "nonshppict" | "nonesttables" | "header" | "headerl" | "headerr" | "headerf" | "footer" | "footerl"
             | "footerr" | "footerf" | "ftnsep" | "ftnsepc" | "aftnsep" | "aftnsepc" | "annotation" | "atnid"
             | "atnauthor" | "xe" | "tc" | "rxe" | "txe" | "subject" | "operator" | "keywords" | "comment"
@@ -268,6 +309,10 @@ impl<'a> Document<'a> {
                 self.push(character.unwrap_or(char::REPLACEMENT_CHARACTER).encode_utf8(&mut [0; 4]));
             }
             // Fonts of symbols have their characters where nobody else has any.
+            (_, 0xF020..=0xF0FF) if self.symbol_font().is_some() => {
+                let shown = self.symbol_font().and_then(|font| symbols::glyph(font, unit));
+                self.push(shown.map(String::from).as_deref().unwrap_or_default());
+            }
             (_, 0xF0B7) => self.push("•"),
             (_, 0xE000..=0xF8FF) => {}
             _ => {
@@ -284,7 +329,10 @@ impl<'a> Document<'a> {
             return;
         }
         let bytes = std::mem::take(&mut self.bytes);
-        if bytes.is_ascii() {
+        if let Some(font) = self.symbol_font() {
+            let shown: String = bytes.iter().filter_map(|byte| symbols::glyph(font, u32::from(*byte))).collect();
+            self.push(&shown);
+        } else if bytes.is_ascii() {
             self.push(std::str::from_utf8(&bytes).unwrap_or_default());
         } else {
             let text = self.encoding().decode_without_bom_handling(&bytes).0;
@@ -293,6 +341,12 @@ impl<'a> Document<'a> {
         // Its space is used again.
         self.bytes = bytes;
         self.bytes.clear();
+    }
+
+    /// The font of the text, if it shows symbols.
+    fn symbol_font(&self) -> Option<&'static str> {
+        let is_shown = self.state.destination == Destination::Body;
+        self.symbol_fonts.get(&self.state.font).copied().filter(|_| is_shown)
     }
 
     fn encoding(&self) -> &'static Encoding {
@@ -318,7 +372,20 @@ impl<'a> Document<'a> {
             Destination::Fact(name) => {
                 facts::append(self.facts.entry(name).or_default(), &shown.collect::<String>());
             }
-            Destination::Body | Destination::Skipped | Destination::Fonts => {}
+            Destination::Fonts => {
+                let left = 100_usize.saturating_sub(self.font_name.len());
+                self.font_name.extend(shown.take(left));
+                if let Some((name, _)) = self.font_name.split_once(';') {
+                    let font = symbol_font(name.trim()).filter(|_| self.has_symbols);
+                    self.symbol_fonts.extend(font.map(|font| (self.state.font, font)));
+                }
+            }
+            Destination::Code => {
+                // The code of a symbol is shorter.
+                let left = 100_usize.saturating_sub(self.code.len());
+                self.code.extend(shown.take(left));
+            }
+            Destination::Body | Destination::Skipped => {}
         }
     }
 

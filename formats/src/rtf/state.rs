@@ -1,5 +1,7 @@
 //! What groups of RTF inherit, and what their control words stand for.
 
+use crate::docx::symbols;
+
 /// Where a text goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Destination {
@@ -8,6 +10,8 @@ pub(super) enum Destination {
     Skipped,
     Fonts,
     Styles,
+    /// The code of a field.
+    Code,
     /// A fact about the document, by its name.
     Fact(&'static str),
 }
@@ -63,6 +67,32 @@ impl Style {
         let level = self.outline.or(of_name).or((name == "title").then_some(1));
         level.filter(|level| (1..=9).contains(level))
     }
+}
+
+/// The font of symbols that has a name.
+pub(super) fn symbol_font(name: &str) -> Option<&'static str> {
+    ["Symbol", "Wingdings", "Wingdings 2", "Wingdings 3", "Webdings"].into_iter().find(|font| *font == name)
+}
+
+/// The character that the code of a field shows, such as `SYMBOL 109 \f "Symbol"`.
+pub(super) fn symbol_of_code(code: &str) -> Option<char> {
+    let (name, rest) = code.trim().split_once(' ')?;
+    if !name.eq_ignore_ascii_case("SYMBOL") {
+        return None;
+    }
+    let rest = rest.trim_start();
+    let (number, switches) = rest.split_once(' ').unwrap_or((rest, ""));
+    let number = match number.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok()?,
+        None => number.parse().ok()?,
+    };
+    let font = switches.split_once("\\f").map(|(_, font)| font.trim_start()).unwrap_or_default();
+    let font = match font.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next(),
+        None => font.split(' ').next(),
+    };
+    let is_known = |shown: &char| !('\u{E000}'..='\u{F8FF}').contains(shown);
+    symbols::glyph(font.unwrap_or_default(), number).filter(is_known)
 }
 
 /// The character that a control word stands for.

@@ -60,6 +60,22 @@ fn characters_come_in_every_way_that_rtf_has() {
 }
 
 #[test]
+fn characters_of_a_symbol_font_are_read_as_it_shows_them() {
+    let fonts =
+        r"{\fonttbl{\f0\fcharset0 Arial;}{\f3\froman\fcharset2{\*\panose 05050102}Symbol;}{\f4\fcharset0 Symbol;}}\f0 ";
+    for (rtf, expected) in [
+        (r"5 {\f3\u-3987\'6d}g", "5 μg"),
+        (r"5 {\f3 \'6d}g, {\f3\'b3} 18", "5 μg, ≥ 18"),
+        (r#"5 {\field{\*\fldinst SYMBOL 109 \\f "Symbol" \\s 12}{\fldrslt\f3\fs24}}g"#, "5 μg"),
+        (r#"5 {\field{\*\fldinst {\f0 SYMBOL 0x6D \\f Symbol}}}g"#, "5 μg"),
+        (r#"5 {\field{\*\fldinst SYMBOL 109 \\f "Symbol"}{\fldrslt {\f3 m}}}g"#, "5 μg"),
+        (r"{\field{\*\fldinst PAGE}{\fldrslt }}5 {\f4 m}g \u-3987?\u-3913?", "5 mg •"),
+    ] {
+        assert_eq!(text(&format!("{fonts}{rtf}")), expected, "{rtf}");
+    }
+}
+
+#[test]
 fn tables_and_lists_end_where_they_end() {
     let table = r"\trowd\intbl a\cell b\cell\row\pard after\par\trowd\intbl c\cell";
     assert_eq!(text(table), "| a | b |\n| --- | --- |\n\nafter\n\n| c |\n| --- |");

@@ -4,7 +4,11 @@ use super::{
     book::See,
     markup::{Mark, Markup},
 };
-use crate::{FormatError, Limit, Limits, extraction::check_text};
+use crate::{
+    FormatError, Limit, Limits,
+    extraction::check_text,
+    markdown::{begins_raised, is_raised_number},
+};
 use std::{
     collections::{BTreeSet, HashMap},
     io::{self, BufReader, Read, Write},
@@ -157,21 +161,49 @@ pub(super) fn each<S: Read>(part: S, limits: &Limits, see: &mut See<'_>) -> Resu
 /// hints.
 pub(super) fn rich_text<S: Read>(xml: &mut Markup<S>, out: &mut String) -> Result<(), FormatError> {
     let start = out.len();
-    runs(xml, out)?;
+    runs(xml, out, &mut false)?;
     unescape(out, start);
     Ok(())
 }
 
-fn runs<S: Read>(xml: &mut Markup<S>, out: &mut String) -> Result<(), FormatError> {
+fn runs<S: Read>(xml: &mut Markup<S>, out: &mut String, was_raised: &mut bool) -> Result<(), FormatError> {
+    let mut is_raised = false;
     loop {
         match xml.next()? {
             Some(Mark::Start { empty: false }) => match xml.name() {
-                "t" => xml.text(out)?,
+                "t" => {
+                    let (start, begins) = (out.len(), begins_raised(out, is_raised, was_raised));
+                    xml.text(out)?;
+                    // A raised number would read as a part of the one before it.
+                    if begins && is_raised_number(&out[start..]) {
+                        out.insert(start, '^');
+                    }
+                }
                 // The reader limits how deep elements nest.
-                "r" => runs(xml, out)?,
+                "r" => runs(xml, out, was_raised)?,
+                "rPr" => is_raised = raises(xml)?,
                 _ => xml.skip()?,
             },
             Some(Mark::End) | None => return Ok(()),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Whether the properties of a run that just began raise its text.
+fn raises<S: Read>(xml: &mut Markup<S>) -> Result<bool, FormatError> {
+    let mut is_raised = false;
+    loop {
+        match xml.next()? {
+            Some(Mark::Start { empty }) => {
+                if xml.name() == "vertAlign" {
+                    is_raised = xml.attribute("val").as_deref() == Some("superscript");
+                }
+                if !empty {
+                    xml.skip()?;
+                }
+            }
+            Some(Mark::End) | None => return Ok(is_raised),
             Some(_) => {}
         }
     }
@@ -258,6 +290,23 @@ mod tests {
         let some = some.unwrap();
         let found: Vec<_> = [0, 1, 3, 9].map(|index| some.get(index)).into();
         assert_eq!(found, [None, Some("rich text"), Some("a & b"), None]);
+    }
+
+    #[test]
+    fn a_raised_number_is_no_part_of_the_number_before_it() {
+        let run = |align: &str, text: &str| format!("<r><rPr><b/><vertAlign val=\"{align}\"/></rPr><t>{text}</t></r>");
+        for (runs, expected) in [
+            (format!("<r><t>2019</t></r>{}", run("superscript", "1")), "2019^1"),
+            (
+                run("baseline", "10") + &run("superscript", "1") + &run("superscript", "2") + &run("baseline", "5"),
+                "10^125",
+            ),
+            (run("baseline", "1") + &run("superscript", "st") + &run("subscript", "2"), "1st2"),
+            (run("baseline", "m") + &run("superscript", "2"), "m2"),
+        ] {
+            let strings = table(&format!("<sst><si>{runs}</si></sst>"), &Limits::default()).unwrap();
+            assert_eq!(strings.get(0), Some(expected), "{runs}");
+        }
     }
 
     #[test]

@@ -328,6 +328,8 @@ async fn clear(
     // What has rights of its own is no longer this caller's to replace.
     let segments = segments.iter().filter(|made| !made.has_own_rights);
     let segments: Vec<DocumentId> = segments.map(|made| made.place.id()).collect();
+    // The segments are locked before what lies under them, as a delete of a segment does it.
+    store::segments::hold(conn, &segments).await.or_fail()?;
     let earlier = store::pieces::lock(conn, place, &segments, making.rule).await.or_fail()?;
     if earlier.is_empty() {
         return Ok(Cleared::default());
@@ -340,7 +342,6 @@ async fn clear(
         let detail = format!("documents were put under document {piece}, a piece of the earlier call");
         return Err(Failure::new(Code::Conflict, detail).with("remedy", "move them elsewhere first"));
     }
-    store::segments::hold(conn, &segments).await.or_fail()?;
     store::reservations::hold_for_edit(conn, place, WriteMode::Subtree).await.or_fail()?;
     raptor::forget_over(conn, &earlier).await.or_fail()?;
     let ids: Vec<DocumentId> = earlier.iter().map(Place::id).collect();

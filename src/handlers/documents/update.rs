@@ -170,6 +170,11 @@ async fn update(
     let (parent_id, text, was) = (before.parent_id, (before.usetype.clone(), before.content.chars().count()), before);
     must_match(meta, was)?;
     refuse(id, change, &edit, part)?;
+    // What an import brought may have bytes and be no container.
+    if edit.content.is_some() && store::blobs::is_file(conn, &place).await.or_fail()? {
+        let detail = format!("document {id} has the bytes of a file, which are its text");
+        return Err(Failure::field("content", detail).with("remedy", "create a document of your own under it"));
+    }
 
     let mut caller = caller.clone();
     if let Some(target) = target.filter(|target| target.as_ref().map(Place::id) != parent_id) {

@@ -39,10 +39,12 @@ impl Classify for LlmError {
             LlmError::Away(_) => {
                 TaskFailure { rest: Some(AWAY_RESTS), ..TaskFailure::away(LANGUAGE_MODEL_AWAY, message) }
             }
-            LlmError::Busy { retry_after, .. } => {
-                let after = Some(retry_after);
-                TaskFailure { retry_after: after, rest: after, ..TaskFailure::away(LANGUAGE_MODEL_BUSY, message) }
-            }
+            LlmError::Busy { retry_after, is_named, .. } => TaskFailure {
+                retry_after: Some(retry_after),
+                // Nearly all tasks of the lane ask the model of the settings.
+                rest: (!is_named).then_some(retry_after),
+                ..TaskFailure::away(LANGUAGE_MODEL_BUSY, message)
+            },
             LlmError::Refused { setting, .. } => {
                 TaskFailure::permanent("language_model_refuses", message).with_detail("setting", setting)
             }
@@ -276,6 +278,8 @@ impl<'a> Asking<'a> {
         let (tools, grant) = (self.tools, self.grant);
         // Only a process with batches wants any.
         let Some(batching) = &tools.batching else { return Ok(Outcome::LostLease) };
+        let model = self.llm.as_deref().unwrap_or(&batching.model).to_owned();
+        let refused = batching.refused(&tools.pool, &[&model]).await.classified()?;
         let many = self.wanted.len() > 1;
         let requests: Vec<Request> = self
             .wanted
@@ -286,10 +290,10 @@ impl<'a> Asking<'a> {
                     false => format!("task-{}", grant.task_id),
                     true => format!("task-{}-{}", grant.task_id, at + 1),
                 };
-                Request { line: batching.line(&custom_id, &ask), custom_id, asked: hash, sources: Vec::new() }
+                let line = batching.line(&custom_id, &ask, &refused);
+                Request { custom_id, asked: hash, sources: Vec::new(), line }
             })
             .collect();
-        let model = self.llm.as_deref().unwrap_or(&batching.model).to_owned();
         let parking = Parking { grant: grant.clone(), model, requests, sources: sources.to_vec() };
         match batching.park(&tools.pool, parking).await.classified()? {
             Parked::Waits => return Ok(Outcome::Batched),

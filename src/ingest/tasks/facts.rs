@@ -13,7 +13,7 @@ use super::{
 use crate::{
     graph::occurrences,
     ingest::Tools,
-    llm::{Ask, LlmError, mark},
+    llm::{Ask, LlmError, answer_tokens, mark, may_think},
     store::{self, extraction::SourceText, scope::Readable, summaries::LlmAnswer},
 };
 use answer::{Rules, check, predicate_key};
@@ -43,9 +43,7 @@ const CLASSES_CHARS: usize = 60;
 const TITLE_BYTES: usize = 1000;
 /// The bytes that the rest of a question takes, besides the instructions.
 const FRAME_BYTES: usize = 500;
-/// The fewest bytes in which predicates are told of, however little the model reads.
-const LEAST_TOLD_BYTES: usize = 500;
-/// The most of these bytes.
+/// The most bytes in which predicates are told of.
 const TOLD_BYTES: usize = 8_000;
 /// How much of an answer that cannot be used the attempt log shows.
 const SHOWN: usize = 500;
@@ -116,20 +114,23 @@ impl Parameters {
     pub fn of(&self, content_hash: String) -> Parameters {
         Parameters { content_hash, ..self.clone() }
     }
-
-    /// The most tokens of an answer, by those that the model reads and writes.
-    fn answer_tokens(&self, context: usize) -> usize {
-        self.max_tokens.min(context / 2)
-    }
 }
 
-/// How many bytes the predicates and each piece of a text have in a question, by the tokens that the model reads. Predicates have a share of their own,
-/// so that a text is cut into the same pieces whichever there are.
-fn room(tokens: usize) -> (usize, usize) {
-    let context = tokens * 3;
-    let room = context.saturating_sub(INSTRUCTIONS.len() + TITLE_BYTES + FRAME_BYTES);
-    let told = (room / 3).clamp(LEAST_TOLD_BYTES, TOLD_BYTES);
-    (told, room.saturating_sub(told).max(LEAST_BYTES))
+/// How many bytes the titles, the predicates and each piece of a text have in a question, by the tokens that the model reads. Predicates have a share of
+/// their own, so that a text is cut into the same pieces whichever there are.
+struct Room {
+    titles: usize,
+    told: usize,
+    piece: usize,
+}
+
+impl Room {
+    fn new(tokens: usize) -> Room {
+        let room = (tokens * 3).saturating_sub(INSTRUCTIONS.len() + FRAME_BYTES);
+        let titles = TITLE_BYTES.min(room / 5);
+        let told = TOLD_BYTES.min((room - titles) / 3);
+        Room { titles, told, piece: room - titles - told }
+    }
 }
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
@@ -147,9 +148,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         return apply.begin().await?.skip("the document has no text that has settled".to_owned(), Map::new()).await;
     };
     let context = tools.settings.llm_context_tokens;
-    let tokens = parameters.answer_tokens(context);
-    let (told, most) = room(context.saturating_sub(tokens));
-    let vocabulary = Vocabulary::read(&mut conn, grant.document_id, &source.content, told).await.classified()?;
+    let tokens = answer_tokens(parameters.max_tokens, context);
+    let room = Room::new(context.saturating_sub(tokens));
+    let vocabulary = Vocabulary::read(&mut conn, grant.document_id, &source.content, room.told).await.classified()?;
     drop(conn);
     let asking = Asking::new(tools, grant, None);
     let mut reading = Reading {
@@ -159,7 +160,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         source: &source,
         vocabulary: &vocabulary,
         tokens,
-        most,
+        room,
+        thinks: may_think(&tools.settings),
         truncated: false,
     };
     let said = reading.said().await?;
@@ -260,8 +262,8 @@ struct Reading<'a, 't> {
     vocabulary: &'t Vocabulary,
     /// The most tokens of an answer.
     tokens: usize,
-    /// The most bytes of a piece.
-    most: usize,
+    room: Room,
+    thinks: bool,
     /// An answer was cut off.
     truncated: bool,
 }
@@ -269,7 +271,7 @@ struct Reading<'a, 't> {
 impl Reading<'_, '_> {
     /// What the model says of all pieces, each fact as it says it.
     async fn said(&mut self) -> Result<Vec<Value>, TaskFailure> {
-        let most = self.most;
+        let most = self.room.piece;
         let (mut rest, mut said) = (self.source.content.trim(), Vec::new());
         let mut pieces = 0;
         let bytes = rest.len();
@@ -368,17 +370,11 @@ impl Reading<'_, '_> {
 
     /// Asks of a piece; with what was wrong with an answer that came before.
     async fn ask(&mut self, question: &[u8], piece: &str, problem: Option<&str>) -> Result<Asked, TaskFailure> {
-        let mark = mark();
         let titles = self.source.titles.join(" > ");
         let titles = titles.split_whitespace().collect::<Vec<_>>().join(" ");
         // The nearest titles say most.
-        let titles = &titles[titles.ceil_char_boundary(titles.len().saturating_sub(TITLE_BYTES))..];
-        let mut message = format!(
-            "Give at most {} facts. The reference time of the text is {}.\n\nTitles:\n{mark}\n{titles}\n{mark}\n\nPredicates that exist:\n{mark}\n{}\n{mark}\n\nText:\n{mark}\n{piece}\n{mark}\n",
-            self.parameters.max_facts,
-            self.told_at(),
-            self.vocabulary.told,
-        );
+        let titles = &titles[titles.ceil_char_boundary(titles.len().saturating_sub(self.room.titles))..];
+        let mut message = message(self.parameters.max_facts, &self.told_at(), titles, &self.vocabulary.told, piece);
         if let Some(problem) = problem {
             message += &format!(
                 "\nYour last answer could not be read: {problem}. Answer again, with the JSON object alone.\n"
@@ -392,10 +388,17 @@ impl Reading<'_, '_> {
             temperature: self.parameters.temperature,
             schema: Some(answer::schema()),
             model: None,
-            thinks: true,
+            thinks: self.thinks,
         };
         self.asking.asked(question.to_vec(), ask).await
     }
+}
+
+fn message(most: usize, told_at: &str, titles: &str, predicates: &str, piece: &str) -> String {
+    let mark = mark();
+    format!(
+        "Give at most {most} facts. The reference time of the text is {told_at}.\n\nTitles:\n{mark}\n{titles}\n{mark}\n\nPredicates that exist:\n{mark}\n{predicates}\n{mark}\n\nText:\n{mark}\n{piece}\n{mark}\n"
+    )
 }
 
 fn unusable(given: &LlmAnswer, problem: &str) -> TaskFailure {
@@ -417,5 +420,18 @@ mod tests {
     #[test]
     fn the_version_changes_with_the_instructions() {
         insta::assert_snapshot!("prompt", format!("{PROMPT} {}", hex::encode(&hash(&[INSTRUCTIONS])[..8])));
+    }
+
+    #[test]
+    fn a_question_and_its_answer_fit_what_the_model_takes_however_little_that_is() {
+        for context in [2048, 4096, 8192, 100_000] {
+            let tokens = answer_tokens(4096, context);
+            let Room { titles, told, piece } = Room::new(context - tokens);
+            let x = |bytes: usize| "x".repeat(bytes);
+            let message = message(1000, "2024-05-01T00:00:00Z", &x(titles), &x(told), &x(piece));
+            let asked = (INSTRUCTIONS.len() + message.len()).div_ceil(3);
+            assert!(asked + tokens <= context, "{asked} of {context}");
+            assert!(piece >= LEAST_BYTES, "{context}");
+        }
     }
 }

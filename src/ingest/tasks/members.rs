@@ -33,6 +33,7 @@ use std::{
     io::{self, BufReader},
 };
 use svc_actors::{Grant, Outcome, TaskFailure};
+use svc_client::constraint::as_media_type;
 use svc_formats::{
     Detection, Format, FormatError, LeftOut, Limits, MemberHead, MemberPart,
     isolated::{Answer, Request, Step},
@@ -284,7 +285,7 @@ fn blob(member: &Member, document_id: DocumentId, bytes_at: BlobPlace, options: 
         document_id,
         place: bytes_at,
         mime_type: detection.mime.clone(),
-        declared_mime: head.declared_mime.clone(),
+        declared_mime: head.declared_mime.as_deref().and_then(as_media_type),
         detected_by: detection.by.map(words::detected_by).map(Word),
         format: detection.format.map(|format| format.as_str().to_owned()),
         byte_size: i64::try_from(part.byte_size).unwrap_or(i64::MAX),

@@ -395,11 +395,11 @@ mod tests {
 
     #[test]
     fn slots_rest_for_a_language_model_where_no_task_goes_on_without_it() {
-        let busy = LlmError::Busy { retry_after: Duration::from_secs(7), reason: String::new() };
-        for (failure, retry_after, rest) in [
-            (busy.classify(), Some(Duration::from_secs(7)), Duration::from_secs(7)),
-            (LlmError::Away(String::new()).classify(), None, AWAY_RESTS),
-        ] {
+        let seven = Duration::from_secs(7);
+        let busy = |is_named| LlmError::Busy { retry_after: seven, reason: String::new(), is_named }.classify();
+        for (failure, retry_after, rest) in
+            [(busy(false), Some(seven), seven), (LlmError::Away(String::new()).classify(), None, AWAY_RESTS)]
+        {
             let times = |lane, asks_by_batches| {
                 let failure = in_lane(EXTRACT_FACTS.name, lane, asks_by_batches, failure.clone());
                 (failure.retry_after, failure.rest)
@@ -409,6 +409,8 @@ mod tests {
             assert_eq!(times(Lane::Llm, true), others, "answers of batches are taken: {failure}");
             assert_eq!(times(Lane::Model, false), others, "texts are embedded: {failure}");
         }
+        let of_one = in_lane(EXTRACT_FACTS.name, Lane::Llm, false, busy(true));
+        assert_eq!((of_one.retry_after, of_one.rest), (Some(seven), None), "others ask the model of the settings");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     embedding::Model,
     ingest::{Tools, segments::outdate_sums, sums::EMBEDDING},
-    llm::{Ask, LlmError, mark},
+    llm::{Ask, LlmError, answer_tokens, mark, may_think},
     store::{
         self,
         evidence::Evidence,
@@ -44,6 +44,8 @@ const ANSWER_TOKENS: usize = 2048;
 pub(super) const MOST_WORDS: usize = 600;
 /// The fewest bytes of a group that are cut in two because the model takes less.
 const LEAST_BYTES: usize = 1024;
+/// The bytes that the rest of a question takes, besides the instructions.
+const FRAME_BYTES: usize = 200;
 /// How often summaries are summarised.
 const LEVELS: usize = 4;
 /// How many texts are in memory at once.
@@ -420,17 +422,21 @@ pub(super) fn question(model: &str, text: &str, words: usize) -> Vec<u8> {
 
 /// How a language model, that of the settings if none is named, is asked for a summary of a text in so many words.
 pub(super) fn asked_for(tools: &Tools, llm: Option<String>, text: &str, words: usize) -> Ask {
-    let mark = mark();
     Ask {
         purpose: "summarize",
         instructions: INSTRUCTIONS.to_owned(),
-        message: format!("Summarise the text between the marks in at most {words} words.\n\n{mark}\n{text}\n{mark}\n"),
-        max_tokens: ANSWER_TOKENS as u32,
+        message: message(text, words),
+        max_tokens: answer_tokens(ANSWER_TOKENS, tools.settings.llm_context_tokens) as u32,
         temperature: 0.0,
         schema: None,
         model: llm,
-        thinks: tools.settings.summarization_disable_thinking != Some(true),
+        thinks: may_think(&tools.settings),
     }
+}
+
+fn message(text: &str, words: usize) -> String {
+    let mark = mark();
+    format!("Summarise the text between the marks in at most {words} words.\n\n{mark}\n{text}\n{mark}\n")
 }
 
 /// As many sentences of a text as have at most so many tokens.
@@ -461,8 +467,12 @@ pub(super) async fn fit(model: &Model, text: String, most_tokens: usize) -> Resu
 
 /// How many bytes a language model reads at once beside the instructions.
 pub(super) fn most_bytes(tools: &Tools) -> usize {
-    let context = tools.settings.llm_context_tokens.saturating_sub(ANSWER_TOKENS) * 3;
-    context.saturating_sub(INSTRUCTIONS.len() + 200).max(LEAST_BYTES)
+    room(tools.settings.llm_context_tokens)
+}
+
+fn room(context: usize) -> usize {
+    let tokens = context.saturating_sub(answer_tokens(ANSWER_TOKENS, context));
+    (tokens * 3).saturating_sub(INSTRUCTIONS.len() + FRAME_BYTES)
 }
 
 /// A text without what comes after so many bytes, or after the last sentence before them.
@@ -478,6 +488,16 @@ mod tests {
     #[test]
     fn the_version_changes_with_the_instructions() {
         insta::assert_snapshot!("prompt", format!("{PROMPT} {}", hex::encode(&hash(&[INSTRUCTIONS])[..8])));
+    }
+
+    #[test]
+    fn a_question_and_its_answer_fit_what_the_model_takes_however_little_that_is() {
+        for context in [2048, 4096, 8192, 100_000] {
+            let message = message(&"x".repeat(room(context)), MOST_WORDS);
+            let asked = (INSTRUCTIONS.len() + message.len()).div_ceil(3);
+            assert!(asked + answer_tokens(ANSWER_TOKENS, context) <= context, "{asked} of {context}");
+            assert!(room(context) >= LEAST_BYTES, "{context}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     embedding::Model,
     ingest::{Tools, postings::AsRead, segments::outdate_sums, settle},
+    llm::Refused,
     llm_batches::Batching,
     otlp::Attribute,
     store::{
@@ -216,12 +217,17 @@ impl<'a> Common<'a> {
         Ok(in_groups(summaries, sources))
     }
 
+    /// The language model that is asked where a file's options name this one, or none.
+    fn asked<'m>(&'m self, named: Option<&'m str>) -> &'m str {
+        named.unwrap_or(&self.batching.model)
+    }
+
     /// The questions of a group about these texts, without those of tasks that take several.
     fn questions(&self, group: Vec<Member>, texts: &HashMap<DocumentId, String>) -> Vec<Question> {
         let question = |(grant, sources): Member| {
             let text = self.whole(&sources, texts)?;
             let llm = summary::llm_of(&grant);
-            let hash = summary::question(llm.as_deref().unwrap_or(&self.batching.model), &text, self.words);
+            let hash = summary::question(self.asked(llm.as_deref()), &text, self.words);
             Some(Question { sources: summary::hashes(&sources), grant, llm, text, hash })
         };
         group.into_iter().filter_map(question).collect()
@@ -276,10 +282,13 @@ impl<'a> Common<'a> {
         let with_errors = store::llm_batches::with_errors(&mut conn, &tasks).await.classified()?;
         drop(conn);
         let is_new = |one: &Question| !answered.contains(&one.hash) && !with_errors.contains(&one.grant.task_id);
-        let tasks: Vec<Parking> = questions.into_iter().filter(is_new).map(|question| self.parking(question)).collect();
-        if tasks.is_empty() {
+        let questions: Vec<Question> = questions.into_iter().filter(is_new).collect();
+        if questions.is_empty() {
             return Ok(Vec::new());
         }
+        let models: BTreeSet<&str> = questions.iter().map(|question| self.asked(question.llm.as_deref())).collect();
+        let refused = self.batching.refused(&self.tools.pool, &Vec::from_iter(models)).await.classified()?;
+        let tasks: Vec<Parking> = questions.into_iter().map(|question| self.parking(question, &refused)).collect();
         let became = self.batching.park_all(&self.tools.pool, &tasks).await.classified()?;
         let waiting = tasks.iter().zip(became).filter(|(_, became)| *became == Parked::Waits);
         let waiting: Vec<&Grant> = waiting.map(|(task, _)| &task.grant).collect();
@@ -287,11 +296,11 @@ impl<'a> Common<'a> {
         Ok(waiting.iter().map(|grant| grant.task_id).collect())
     }
 
-    fn parking(&self, question: Question) -> Parking {
+    fn parking(&self, question: Question, refused: &HashMap<String, Refused>) -> Parking {
         let Question { grant, sources, llm, text, hash } = question;
         let custom_id = format!("task-{}", grant.task_id);
-        let model = llm.clone().unwrap_or_else(|| self.batching.model.clone());
-        let line = self.batching.line(&custom_id, &summary::asked_for(self.tools, llm, &text, self.words));
+        let model = self.asked(llm.as_deref()).to_owned();
+        let line = self.batching.line(&custom_id, &summary::asked_for(self.tools, llm, &text, self.words), refused);
         let asked_of = sources.iter().map(|(id, _)| *id).collect();
         let requests = vec![Request { custom_id, asked: hash, sources: asked_of, line }];
         Parking { grant, model, requests, sources }

@@ -66,7 +66,7 @@ pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx:
     let cancelled: Vec<Moved> = sqlx::query_as(
         "WITH cancelled AS (
              UPDATE task_queue t SET status = 'failed', error_type = 'permanent', final = true, ready = false, parked_on = NULL, retry_after = NULL,
-                    claim_token = NULL, batch_id = NULL, batched_at = NULL
+                    put_off_code = NULL, put_off_message = NULL, claim_token = NULL, batch_id = NULL, batched_at = NULL
               WHERE t.id IN (SELECT id FROM task_queue WHERE NOT final AND status IN ('pending', 'failed', 'batched')
                                 AND (root_id = $1 OR id = $2) AND task_type <> ALL($3) ORDER BY id FOR UPDATE)
              RETURNING t.id, t.scope_document_id, t.task_type, t.params, t.retry_count, t.param_fingerprint),

@@ -165,7 +165,8 @@ pub async fn findings(
            FROM (SELECT task_type, service_badge, count(*) AS tasks, extract(epoch FROM clock_timestamp() - min(created_at))::float8 AS seconds
                    FROM (SELECT * FROM task_queue WHERE ready AND created_at < clock_timestamp() - $1 LIMIT 100000) r GROUP BY 1, 2) w CROSS JOIN fleet f
           WHERE blocked_by('pending', false, false, false, false, false, w.task_type, w.service_badge, f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) = 'workers_busy'
-            AND NOT EXISTS (SELECT 1 FROM task_queue WHERE claim_token IS NOT NULL)
+            -- A task that waits in a provider's batch keeps its token, but nobody works on it.
+            AND NOT EXISTS (SELECT 1 FROM task_queue WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running'))
             -- Whoever put a task off has taken it, and may leave the others of its lane alone until what they need is back.
             AND NOT EXISTS (SELECT 1 FROM task_queue WHERE put_off_code <> 'edited' AND retry_after > clock_timestamp() - $1
                                AND NOT ready AND NOT final AND parked_on IS NULL AND claim_token IS NULL)

@@ -175,6 +175,17 @@ pub async fn guards(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result
         .await
 }
 
+/// Whether a document came with an archive.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document.id().0))]
+pub async fn is_imported(conn: &mut PgConnection, document: &Place) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM document_keys WHERE document_id = $1 AND starts_with(key, 'archive:'))",
+    )
+    .bind(document.id())
+    .fetch_one(conn)
+    .await
+}
+
 /// Another document that has the bytes of a file, where the same callers read both, and neither is a member of a container.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
 pub async fn same_bytes(conn: &mut PgConnection, file: &Place, content_hash: &str) -> sqlx::Result<Option<DocumentId>> {

@@ -179,10 +179,10 @@ pub async fn turns(
 }
 
 /// Whether there is anything at all that a search cannot show to anybody. Counting takes a millisecond for planning alone, and mostly there is nothing
-/// to count.
+/// to count. The order has the planner take its index: while much is in flight, it would else read the settled documents for the first one that is not.
 macro_rules! waiting {
     () => {
-        "(EXISTS (SELECT FROM documents WHERE settled <> 'settled')
+        "((SELECT guard FROM documents WHERE settled <> 'settled' AND guard <> -1 ORDER BY settled, guard, path LIMIT 1) IS NOT NULL
              OR EXISTS (SELECT FROM task_queue WHERE task_type = 'embed' AND root_id = scope_document_id AND (NOT final OR error_type IS NOT NULL))) AS are_open,
           EXISTS (SELECT FROM task_queue WHERE task_type = 'embed:titles' AND (NOT final OR error_type IS NOT NULL)) AS are_titled"
     };
@@ -275,8 +275,24 @@ macro_rules! embedded_by {
     };
 }
 
+/// How many nodes of the readable scope are in this state, under the document whose path with its own id is $5, and that document, which is $3.
+macro_rules! nodes {
+    ($state:literal) => {
+        concat!(
+            "count_unsettled('",
+            $state,
+            "', $1::boolean, $2::bigint[], $5::bigint[])
+             + (SELECT count(*) FROM documents d WHERE d.id = $3 AND d.settled = '",
+            $state,
+            "' AND ",
+            readable!(),
+            ")"
+        )
+    };
+}
+
 /// How many nodes of the readable scope a search cannot show: those in flight and those that failed, each counted up to
-/// 10,000. A document that was written over REST is settled at once, but is only found once its own task has embedded
+/// 10,000; what is out of scope is not read. A document that was written over REST is settled at once, but is only found once its own task has embedded
 /// it. Of these 10,000 are looked at, first those whose tasks are under `under` and then the newest of all, so that a longer backlog outside of the scope
 /// may hide some.
 /// A chunk that came under other titles is settled all along, and counts while it has no vector. Of these only the first 10,000
@@ -299,22 +315,23 @@ pub async fn unsettled(
         None => sqlx::query_as(concat!("SELECT ", waiting!())).fetch_one(&mut *conn).await?,
     };
     let (mut in_flight, mut failed) = (0, 0);
-    if are_open {
-        let key = match under {
-            Some(id) => path(conn, scope, id).await?.map(|above| path_key(&[above, vec![id.0]].concat())),
-            None => None,
-        };
+    // The paths of what is under a document begin with this, and all paths with nothing. A document that is gone has nothing under it.
+    let top = match under.filter(|_| are_open) {
+        Some(id) => path(conn, scope, id).await?.map(|above| [above, vec![id.0]].concat()),
+        None => Some(Vec::new()),
+    };
+    if are_open && let Some(top) = top {
         let mut arguments = scope.arguments();
         add(&mut arguments, under);
-        add(&mut arguments, key);
+        add(&mut arguments, under.map(|_| path_key(&top)));
+        add(&mut arguments, top);
         let counted: (i64, i64, i64, i64) = sqlx::query_as_with(
             concat!(
-                "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ",
-                in_scope!(),
-                " LIMIT 10000) f),
-                        (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'failed' AND ",
-                in_scope!(),
-                " LIMIT 10000) f),
+                "SELECT ",
+                nodes!("in_flight"),
+                ", ",
+                nodes!("failed"),
+                ",
                         (SELECT count(*) FROM ",
                 embedded_by!(concat!(embeds_under!(), " UNION ALL ", newest_embeds!("NOT t.final"))),
                 " w),

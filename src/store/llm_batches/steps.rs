@@ -82,24 +82,25 @@ pub async fn not_sent(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
 }
 
 /// Records that the provider has a batch, about which there is no doubt any more. Returns false if it is not being submitted, or the provider has it
-/// under another name.
+/// under another name. Who tries again because it is unknown whether this was recorded is told that it was.
 pub async fn submitted(
     connection: impl PgExecutor<'_>,
     id: i64,
     provider_id: &str,
     expires_at: Option<DateTime<Utc>>,
 ) -> sqlx::Result<bool> {
-    sqlx::query(
-        "UPDATE llm_batches SET state = 'submitted', provider_id = $2, submitted_at = clock_timestamp(), problem = NULL,
-                doubts = greatest(doubts - 1, 0), expires_at = coalesce($3, clock_timestamp() + interval '24 hours')
-          WHERE id = $1 AND state = 'submitting' AND provider_id IS NULL",
+    sqlx::query_scalar(
+        "WITH recorded AS (
+             UPDATE llm_batches SET state = 'submitted', provider_id = $2, submitted_at = clock_timestamp(), problem = NULL,
+                    doubts = greatest(doubts - 1, 0), expires_at = coalesce($3, clock_timestamp() + interval '24 hours')
+              WHERE id = $1 AND state = 'submitting' AND provider_id IS NULL RETURNING id)
+         SELECT EXISTS (SELECT 1 FROM recorded) OR EXISTS (SELECT 1 FROM llm_batches WHERE id = $1 AND provider_id = $2)",
     )
     .bind(id)
     .bind(provider_id)
     .bind(expires_at)
-    .execute(connection)
+    .fetch_one(connection)
     .await
-    .map(|done| done.rows_affected() == 1)
 }
 
 /// Has a batch that its provider did not begin wait for this long, or until no other batch of its model is at the provider. It gets another key, by which

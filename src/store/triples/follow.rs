@@ -17,6 +17,18 @@ use uuid::Uuid;
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
 pub async fn into_zones(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<()> {
     reguarded(conn, root).await?;
+    let states_anything: bool = sqlx::query_scalar(
+        "SELECT (SELECT count(*) FROM triples t JOIN documents d ON d.id = t.source_id WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint])
+              + (SELECT count(*) FROM triple_citations c JOIN documents d ON d.id = c.document_id WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint]) > 0",
+    )
+    .bind(root)
+    .fetch_one(&mut *conn)
+    .await?;
+    if !states_anything {
+        return Ok(());
+    }
+    // A delete of the source of a fact that is stated here too gives the fact to a document here, in the zone that this had until now.
+    let at = take_pen(conn).await?;
     let moving: Vec<TripleId> = sqlx::query_scalar(
         "SELECT t.id FROM triples t JOIN documents d ON d.id = t.source_id
           WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND t.zone <> d.guard",
@@ -27,7 +39,6 @@ pub async fn into_zones(conn: &mut PgConnection, root: DocumentId) -> sqlx::Resu
     if moving.is_empty() {
         return Ok(());
     }
-    let at = take_pen(conn).await?;
     // What somebody else in the old zone states too stays there.
     sqlx::query(
         "UPDATE triples t SET source_id = o.document_id
@@ -162,7 +173,7 @@ async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts:
 /// Closes the facts about documents that were deleted or set aside, and those that no other document states, which only the owner sees from then on. What
 /// another one states goes on. Returns the asserted facts that were closed.
 pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<Vec<TripleId>> {
-    if concerned(conn, gone).await?.is_empty() {
+    if concerned(conn, gone).await?.is_empty() && !state_with_others(conn, gone).await? {
         ends_gone(conn, gone).await?;
         return Ok(Vec::new());
     }
@@ -220,6 +231,19 @@ async fn concerned(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::R
     .await
 }
 
+/// Whether these documents state a believed fact of which another document is the source. A delete of that one at the same time would give the fact to
+/// one of these.
+async fn state_with_others(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM triple_citations c JOIN triples t ON t.id = c.triple_id
+                         WHERE c.document_id = ANY($1) AND t.invalidated_at IS NULL)",
+    )
+    .bind(documents)
+    .persistent(false)
+    .fetch_one(conn)
+    .await
+}
+
 /// Closes the facts that a document stated and no longer states: all that are not among `kept`. What another document states too, or somebody
 /// without a source, is recorded anew without this one, in the zone of who states it. Returns the subject of each that was closed.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = source.0))]
@@ -228,20 +252,16 @@ pub async fn no_longer_stated(
     source: DocumentId,
     kept: &[TripleId],
 ) -> sqlx::Result<Vec<DocumentId>> {
-    let gone: Vec<(TripleId, DocumentId)> = sqlx::query_as(
-        "SELECT DISTINCT t.id, t.subject_id FROM triple_citations c JOIN triples t ON t.id = c.triple_id
-          WHERE c.document_id = $1 AND t.invalidated_at IS NULL AND t.id <> ALL($2) ORDER BY t.id",
-    )
-    .bind(source)
-    .bind(kept)
-    .persistent(false)
-    .fetch_all(&mut *conn)
-    .await?;
+    if others_stated(conn, source, kept).await?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let at = take_pen(conn).await?;
+    // Meanwhile another writer may have closed some of them, or left a part of one.
+    let gone = others_stated(conn, source, kept).await?;
     if gone.is_empty() {
         return Ok(Vec::new());
     }
     let (gone, subjects): (Vec<TripleId>, Vec<DocumentId>) = gone.into_iter().unzip();
-    let at = take_pen(conn).await?;
     events::facts(conn, EventKind::TripleInvalidated, &gone).await?;
     sqlx::query("UPDATE triples SET invalidated_at = $1, invalidation = 'replaced' WHERE id = ANY($2)")
         .bind(at)
@@ -275,6 +295,23 @@ pub async fn no_longer_stated(
     let at = move_on(conn).await?;
     change_zones(conn, at, &stated).await?;
     Ok(subjects)
+}
+
+/// The believed facts that a document states, but for `kept`, with their subjects.
+async fn others_stated(
+    conn: &mut PgConnection,
+    source: DocumentId,
+    kept: &[TripleId],
+) -> sqlx::Result<Vec<(TripleId, DocumentId)>> {
+    sqlx::query_as(
+        "SELECT DISTINCT t.id, t.subject_id FROM triple_citations c JOIN triples t ON t.id = c.triple_id
+          WHERE c.document_id = $1 AND t.invalidated_at IS NULL AND t.id <> ALL($2) ORDER BY t.id",
+    )
+    .bind(source)
+    .bind(kept)
+    .persistent(false)
+    .fetch_all(conn)
+    .await
 }
 
 /// A document of a tree that is replaced, and the one in its place.

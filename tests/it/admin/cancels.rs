@@ -229,8 +229,12 @@ async fn one_task_can_be_cancelled_and_takes_its_dependents_along() {
     let app = idle().await;
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
     let probe = app.client.list_tasks(of_root(id)).await.unwrap().tasks.pop().unwrap();
+    let put_off =
+        "UPDATE task_queue SET put_off_code = 'runner_away', put_off_message = 'the runner is away' WHERE id = $1";
+    sqlx::query(put_off).bind(probe.id).execute(&app.pool).await.unwrap();
     let task = app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap();
     assert_eq!((task.status, task.finished), (TaskStatus::Failed, true));
+    assert_eq!(task.last_error.unwrap().code.as_deref(), Some("cancelled"));
     let document = app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap().value().unwrap();
     assert_eq!(document.settled, Settled::Failed);
     assert_eq!(app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap_err().status, 409);

@@ -2,12 +2,14 @@
 use super::said;
 use crate::{
     cli::svc,
+    edits::patch,
     principals::{idle, someone},
     support::{TestApp, invariants},
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{fs, os::unix::fs::symlink, path::Path};
+use svc::store::documents::content_hash;
 use svc_client::{
     Code, FileUpload, Json,
     wire::{ArchivePart, DocumentPath, ImportedArchive, NewBatch, UploadQuery},
@@ -346,6 +348,16 @@ async fn a_call_that_no_client_of_ours_makes_gets_no_further_than_others() {
     let upload = FileUpload::from_bytes("x", "other bytes", None);
     let refused = mallory.client.import_bytes(DocumentPath { id }, Default::default(), upload).await.unwrap_err();
     assert_eq!(refused.code, Code::Forbidden);
+    // What has bytes gets no text besides, with which it could leave the store no more.
+    let mut file = with("content", "".into());
+    (file["id"], file["content_hash"]) = (3.into(), content_hash("").into());
+    file["file"] = json!({"byte_size": 0, "content_hash": content_hash(""), "options": {}});
+    let made = app.client.import_documents(of.clone(), Json(part(vec![file]))).await.unwrap();
+    let id = made.documents[0].document_id;
+    let upload = FileUpload::from_bytes("x", "", None);
+    app.client.import_bytes(DocumentPath { id }, Default::default(), upload).await.unwrap();
+    let refused = patch(&app, id, json!({"content": "A text."})).await.unwrap_err();
+    assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!("content")), "{refused}");
     invariants::check(&app.pool).await;
     app.end().await;
 }

@@ -2,7 +2,9 @@
 use super::{done, drained, said};
 use crate::{
     cli::svc,
+    edits::patched,
     principals::{grant, idle, someone},
+    rdf::import,
     runner::far,
     support::{TestApp, Wish, document},
 };
@@ -15,8 +17,8 @@ use std::{
 use svc_client::{
     Code, FileUpload, Json,
     wire::{
-        ArchivePart, ArchiveQuery, DocumentPath, GrantRight, ImportedArchive, NewBatch, NewDocument, NewLink,
-        NewPredicate, UploadQuery, WaitQuery,
+        ArchivePart, ArchiveQuery, DocumentPath, GrantRight, ImportQuery, ImportedArchive, IngestQuery, NewBatch,
+        NewDocument, NewLink, NewPredicate, UploadQuery, WaitQuery,
     },
 };
 
@@ -39,6 +41,36 @@ async fn what_a_store_took_another_one_takes_too() {
         let upload = FileUpload { declared_mime: Some(declared.to_owned()), ..upload };
         app.client.upload_file(UploadQuery::default(), upload).await.unwrap();
     }
+    // Some say what no header can hold.
+    let form = format!(
+        "--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x.md\"\r\nContent-Type: text/\u{1}plain{}\r\n\r\n# A coot\r\n\r\nIt dives.\r\n--XX--\r\n",
+        "; x=y".repeat(200)
+    );
+    let upload = app.raw("POST", "/ingest/file").header("content-type", "multipart/form-data; boundary=XX").body(form);
+    assert_eq!(upload.send().await.unwrap().status(), 202);
+    let cut: Vec<String> =
+        sqlx::query_scalar("SELECT declared_mime FROM document_blobs WHERE length(declared_mime) > 100")
+            .fetch_all(&app.pool)
+            .await
+            .unwrap();
+    assert!(cut.len() == 1 && cut[0].starts_with("text/plain; x=y") && cut[0].len() <= 255, "{cut:?}");
+    // The label of a blank node is a part of an IRI.
+    let named = |bytes: usize| format!("_:{} <http://e/says> 'hush' .", "h".repeat(bytes));
+    import(&app.client, ImportQuery::default(), &named(900)).await.unwrap();
+    let refused = import(&app.client, ImportQuery::default(), &named(3_000)).await.unwrap_err();
+    assert_eq!(refused.code, Code::InvalidField, "{refused}");
+    // Ingestion puts the metadata of a turn into an object of its own.
+    let deep = format!("{{\"a\": {}{}}}", "[".repeat(63), "]".repeat(63));
+    let metadata: Value = serde_json::from_str(&deep).unwrap();
+    let turns = json!([{"speaker": "Ann", "text": "Herons wait.", "metadata": metadata}]);
+    let new = serde_json::from_value(json!({"entry": "conversation", "turns": turns})).unwrap();
+    app.client.ingest(IngestQuery::default(), Json(new)).await.unwrap();
+    // Bytes come to what came with an archive: an empty file has the hash of any empty text.
+    let note = app.create("Note", "", None).await.id;
+    let empty = FileUpload::from_bytes("empty.txt", "", None);
+    let refused = app.client.import_bytes(DocumentPath { id: note }, Default::default(), empty).await.unwrap_err();
+    assert_eq!(refused.code, Code::InvalidField, "{refused}");
+    patched(&app, note, json!({"content": "A heron after all."})).await;
     // Its body fills the limit, and an archive says more of it.
     let words = long_words(540);
     let large = NewDocument { ..document("Large", words.trim()) };
@@ -61,7 +93,7 @@ async fn what_a_store_took_another_one_takes_too() {
     fs::create_dir(archive).unwrap();
     done(&app, &["export", &format!("{archive}/"), "--json"]).await;
     let imported = done(&other, &["import", archive, "--json"]).await;
-    assert_eq!((imported["files"].as_u64(), imported["queued"].as_u64()), (Some(4), Some(0)), "{imported}");
+    assert_eq!((imported["files"].as_u64(), imported["queued"].as_u64()), (Some(6), Some(0)), "{imported}");
     assert_eq!(imported["links"]["created"], 40, "{imported}");
     let declared: Vec<Option<String>> =
         sqlx::query_scalar("SELECT declared_mime FROM document_blobs ORDER BY document_id")
@@ -73,18 +105,27 @@ async fn what_a_store_took_another_one_takes_too() {
             .fetch_all(&other.pool)
             .await
             .unwrap();
-    assert!(declared == there && declared.len() == 4, "{declared:?} {there:?}");
+    assert!(declared == there && declared.len() == 6, "{declared:?} {there:?}");
+    let deepest: Value = sqlx::query_scalar(
+        "SELECT structured_content -> 'metadata' FROM documents WHERE structured_content ? 'speaker'",
+    )
+    .fetch_one(&other.pool)
+    .await
+    .unwrap();
+    assert_eq!(deepest, metadata);
+    let labels = "SELECT count(*) FROM graph_nodes WHERE blank AND length(iri) > 900";
+    assert_eq!(sqlx::query_scalar::<_, i64>(labels).fetch_one(&other.pool).await.unwrap(), 1);
     let longest: i64 =
         sqlx::query_scalar("SELECT max(length(content))::bigint FROM documents").fetch_one(&other.pool).await.unwrap();
     assert_eq!(longest, i64::try_from(words.trim().len()).unwrap());
     // A copy beside the first has the same bytes there, and an export of the copy says that they stay behind.
     let top = app.client.create_document(WaitQuery::default(), Json(document("Top", ""))).await.unwrap().document.id;
     let copied = done(&app, &["import", archive, "--under", &top.to_string(), "--json"]).await;
-    assert_eq!(copied["same_bytes"], 4);
+    assert_eq!(copied["same_bytes"], 6);
     let without = folder.path().join("without");
     let output = svc(&app, &["export", without.to_str().unwrap(), "--under", &top.to_string()]).await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("4 files have no bytes of their own"), "{said}");
+    assert!(output.status.success() && said.contains("5 files have no bytes of their own"), "{said}");
     app.end().await;
     other.end().await;
 }
@@ -272,6 +313,16 @@ async fn an_export_begins_nowhere_that_it_could_not_end() {
         assert!(output.status.code() == Some(1) && said(&output).contains(says), "{path}: {}", said(&output));
         assert!(!Path::new(&format!("{path}.part")).exists(), "{path}: it has begun");
     }
+    // No import would take it, and by then the store may be gone.
+    let id = app.upload_bytes("heron.txt", "The heron waits.").await.unwrap().document_id;
+    let forged = "UPDATE documents SET content = 'A text besides.' WHERE id = $1";
+    sqlx::query(forged).bind(id).execute(&app.pool).await.unwrap();
+    let archive = folder.path().join("archive");
+    let output = svc(&app, &["export", archive.to_str().unwrap()]).await;
+    let named = format!("document {id} cannot go into an archive, because its `content` is that of the file's bytes");
+    assert!(output.status.code() == Some(1) && said(&output).contains(&named), "{}", said(&output));
+    assert!(!archive.exists());
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
     app.end().await;
 }
 

@@ -3,7 +3,7 @@ use super::{done, held, moment, rows, said};
 use crate::{
     principals::{Someone, grant, idle, someone},
     rdf::import,
-    support::{TestApp, document, repository},
+    support::{TestApp, document, repository, until_a_statement_like_this_waits},
 };
 use serde_json::{Value, json};
 use std::{
@@ -11,11 +11,12 @@ use std::{
     fs,
     process::{Command, Output},
 };
+use svc::store::{blobs, documents::content_hash, transaction};
 use svc_client::{
-    Code, Json, TurtleText,
+    Code, FileUpload, Json, TurtleText,
     wire::{
-        DocumentPath, FactQuery, GrantRight, ImportQuery, NewBatch, NewDocument, NewFact, NewPredicate, OntologyQuery,
-        PredicateQuery, PrincipalPath, ValidAt, WaitQuery,
+        ArchivePart, DocumentPath, FactQuery, GrantPath, GrantRight, ImportQuery, ImportedArchive, NewBatch,
+        NewDocument, NewFact, NewPredicate, OntologyQuery, PredicateQuery, PrincipalPath, ValidAt, WaitQuery,
     },
 };
 
@@ -311,4 +312,38 @@ async fn as_many_documents_come_back_without_their_parents_as_somebody_may_read(
     for app in [app, other] {
         app.end().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_that_waited_are_stored_by_the_rights_that_their_sender_still_has() {
+    const TEXT: &str = "The heron waits.";
+    let app = idle().await;
+    let alice = someone(&app, "alice").await;
+    let folder = NewDocument { private: true, ..document("Folder", "") };
+    let folder = app.client.create_document(WaitQuery::default(), Json(folder)).await.unwrap().id;
+    grant(&app, &alice, folder, GrantRight::Write).await;
+    let hash = content_hash(TEXT);
+    let part: ArchivePart = serde_json::from_value(json!({"documents": [{
+        "id": 1, "title": "heron.txt", "content": "", "usetype": "file", "settled": "settled", "content_hash": hash,
+        "created_at": "2024-01-01T00:00:00Z", "updated_at": "2024-01-01T00:00:00Z",
+        "file": {"byte_size": TEXT.len(), "content_hash": hash, "options": {}}}]}))
+    .unwrap();
+    let of = ImportedArchive { archive: "an-archive".to_owned(), parent_id: Some(folder) };
+    let id = alice.client.import_documents(of, Json(part)).await.unwrap().documents[0].document_id;
+    // Others bring the same bytes at the same time.
+    let mut others = transaction::begin(&app.pool).await.unwrap();
+    blobs::lock_hash(&mut others, &hash).await.unwrap();
+    let client = alice.client.clone();
+    let sending = tokio::spawn(async move {
+        let upload = FileUpload::from_bytes("heron.txt", TEXT, None);
+        client.import_bytes(DocumentPath { id }, Default::default(), upload).await
+    });
+    until_a_statement_like_this_waits(&app.pool, "%pg_advisory_xact_lock%").await;
+    app.client.delete_grant(GrantPath { id: folder, principal_id: alice.id }).await.unwrap();
+    others.rollback().await.unwrap();
+    let refused = sending.await.unwrap().unwrap_err();
+    assert_eq!(refused.code, Code::NotFound, "{refused}");
+    let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM document_blobs").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(stored, 0);
+    app.end().await;
 }

@@ -22,11 +22,20 @@ pub fn draw(browser: &mut Browser, name: &str) {
     std::fs::write(std::path::Path::new(&folder).join(format!("{name}.png")), picture).unwrap();
 }
 
-/// Each page in both colours and at two widths: nothing keeps people from using it, and nothing is wider than the window.
+/// Each page in both colours and at three widths: nothing keeps people from using it, and nothing is wider than the window. In dark colours
+/// only the contrasts are looked at, and where a page is as at another width, nothing but how wide it is: the rest would be as before.
 pub fn look(browser: &mut Browser, program: &Program, console: &str, paths: &[String]) {
     for path in paths {
         let name = if path == "/" { "now".to_owned() } else { path[1..].replace(['/', '?', '&', '='], "-") };
-        for (scheme, width) in [("light", 1440), ("dark", 1440), ("light", 760), ("light", 360), ("dark", 360)] {
+        let everything = json!({});
+        let contrasts = json!({ "runOnly": ["color-contrast"] });
+        for (scheme, width, rules) in [
+            ("light", 1440, Some(&everything)),
+            ("dark", 1440, Some(&contrasts)),
+            ("light", 760, None),
+            ("light", 360, Some(&everything)),
+            ("dark", 360, None),
+        ] {
             browser.colours(scheme);
             browser.size(width, 900);
             browser.go(&format!("{console}{path}"));
@@ -36,11 +45,11 @@ pub fn look(browser: &mut Browser, program: &Program, console: &str, paths: &[St
             if program.axe.is_none() {
                 missing("axe on the pages of the console (no axe-core here: config/setup.sh browser)");
             }
-            if let Some(axe) = &program.axe {
+            if let (Some(axe), Some(rules)) = (&program.axe, rules) {
                 browser.value(&format!("{axe};1"));
-                let found = browser.value(
-                    "axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html + ' ' + n.failureSummary).join(' | ').slice(0, 900)))",
-                );
+                let found = browser.value(&format!(
+                    "axe.run({rules}).then(r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html + ' ' + n.failureSummary).join(' | ').slice(0, 900)))",
+                ));
                 assert_eq!(found, json!([]), "{path} in {scheme} at {width}");
             }
         }
@@ -79,7 +88,7 @@ pub fn sign_in(browser: &mut Browser, console: &str, token: &str) {
 }
 
 /// How often a page that stands open is drawn anew, unless SVC_TEST_MORPHS says otherwise.
-const MORPHS: u32 = 2_000;
+const MORPHS: u32 = 500;
 /// What a page may hold more after that: elements, and bytes of its script.
 const MORE_NODES: f64 = 200.0;
 const MORE_BYTES: f64 = 1_000_000.0;

@@ -10,7 +10,7 @@ use crate::{
     crash::Process,
     summarize::{section, upload},
     support::{
-        TestApp,
+        TestApp, Wish,
         batches::{BatchProvider, Ends, Fate},
         invariants, until,
     },
@@ -20,7 +20,7 @@ use serde_json::json;
 use std::process::Stdio;
 use svc::{
     llm_batches::{KeeperError, ProviderName},
-    store::llm_batches::lead,
+    store::llm_batches::{lead, submitted},
 };
 use svc_client::wire::{LlmBatchOutcome, LlmBatchState, Settled, TaskStatus};
 
@@ -100,6 +100,22 @@ async fn only_a_batch_that_the_provider_may_have_is_in_doubt_and_what_it_accepts
     assert_eq!(provider.batches().len(), 1, "nothing is paid again");
     together.stop().await;
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// The database has recorded it, and its answer was lost.
+#[tokio::test]
+async fn a_submission_that_is_recorded_again_is_still_the_same_one() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let begun = "INSERT INTO llm_batches (provider, model, state, doubts) VALUES ('anthropic', 'a-model', 'submitting', 2) RETURNING id";
+    let id: i64 = sqlx::query_scalar(begun).fetch_one(&app.pool).await.unwrap();
+    for _ in 0..2 {
+        assert!(submitted(&app.pool, id, "msgbatch_1", None).await.unwrap());
+        let doubts: i32 = sqlx::query_scalar("SELECT doubts FROM llm_batches").fetch_one(&app.pool).await.unwrap();
+        assert_eq!(doubts, 1, "one doubt is no more");
+    }
+    assert!(!submitted(&app.pool, id, "msgbatch_2", None).await.unwrap(), "the provider has it twice");
+    sqlx::query("DELETE FROM llm_batches").execute(&app.pool).await.unwrap();
     app.end().await;
 }
 

@@ -5,7 +5,7 @@ use crate::{
     summarize::evidence,
     support::{
         TestApp, Wish,
-        batches::{BatchProvider, Ends, Says},
+        batches::{Batch, BatchProvider, Ends, Says},
         invariants,
         llm::{Llm, Reply},
         repository, until,
@@ -107,6 +107,44 @@ async fn facts_go_into_batches_by_the_settings_of_the_guide_without_another_endp
     once(&app, &provider, "openai", &[]).await;
     until("the facts", async || (!believed(&app.client).await.is_empty()).then_some(())).await;
     app.end().await;
+}
+
+#[tokio::test]
+async fn a_field_that_a_model_refuses_is_left_out_by_every_later_worker_and_other_refusals_are_final() {
+    for name in ["openai", "anthropic"] {
+        let (app, provider) = (app().await, BatchProvider::start().await);
+        provider.will_say(|asked| match asked.params.get("temperature") {
+            Some(_) => Says::Error(400, "invalid_request_error", "temperature is deprecated for this model"),
+            None => answer(),
+        });
+        parked(&app, &provider, name, TEXT).await;
+        until("the facts", async || {
+            provider.end(Ends::Completed);
+            sqlx::query("UPDATE task_queue SET retry_after = now() WHERE retry_after > now()")
+                .execute(&app.pool)
+                .await
+                .unwrap();
+            once(&app, &provider, name, &[]).await;
+            (believed(&app.client).await.len() == 1).then_some(())
+        })
+        .await;
+        let has_field = |batch: &Batch| batch.requests[0].params.get("temperature").is_some();
+        assert_eq!(provider.batches().iter().map(has_field).collect::<Vec<_>>(), [true, false], "{name}");
+        // What was not sent is not what is refused.
+        provider.will_say(|_| Says::Error(400, "invalid_request_error", "not at any temperature"));
+        parked(&app, &provider, name, &TEXT.replace("1911", "1912")).await;
+        provider.end(Ends::Completed);
+        let failed = until("the end of the task", async || {
+            once(&app, &provider, name, &[]).await;
+            tasks(&app, TaskStatus::Failed).await.into_iter().find(|task| task.finished)
+        })
+        .await;
+        let code = failed.last_error.and_then(|error| error.code);
+        assert_eq!((failed.retry_count, code.as_deref()), (0, Some("language_model_refuses")), "{name}");
+        assert_eq!(provider.batches().len(), 3, "{name}");
+        invariants::check_drained(&app.pool).await;
+        app.end().await;
+    }
 }
 
 #[tokio::test]

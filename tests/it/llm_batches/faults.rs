@@ -4,7 +4,7 @@ use crate::{
     crash::Process,
     summarize::{children, evidence, section, upload},
     support::{
-        TestApp, Wish,
+        self, TestApp, Wish,
         batches::{Batch, BatchProvider, Ends, Fate, Says},
         invariants,
         llm::{Llm, Reply},
@@ -101,7 +101,7 @@ async fn what_a_batch_did_not_answer_is_asked_again_as_a_whole_and_without_what_
     ];
     let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
     let provider = BatchProvider::start().await;
-    let file = upload(&app, &section("", "oven", 200), json!({})).await;
+    let file = upload(&app, &section("", "oven", 500), json!({"rollup": {"max_children": 1000}})).await;
     waiting(&app, 1).await;
     let worker = {
         let mut command = command(&app, &run_arguments(&provider, "openai"));
@@ -284,7 +284,7 @@ async fn the_last_attempt_asks_the_endpoint_of_every_part_of_a_long_text() {
     let (provider, llm) = (BatchProvider::start().await, Llm::start().await);
     provider.will_say(|_| Says::Expires);
     llm.will_say(|_| Reply::said("The endpoint describes ovens."));
-    let file = upload(&app, &section("", "oven", 100), json!({})).await;
+    let file = upload(&app, &section("", "oven", 400), json!({"rollup": {"max_children": 1000}})).await;
     waiting(&app, 1).await;
     sqlx::query("UPDATE task_queue SET max_retries = 0 WHERE NOT final").execute(&app.pool).await.unwrap();
     for _ in 0..2 {
@@ -345,6 +345,9 @@ async fn a_worker_that_is_killed_between_any_two_steps_loses_no_task_and_applies
         other.kill();
         invariants::check(&app.pool).await;
     }
+    // What those who were killed had written goes with them. All tests share the folder, and nobody's files have names there.
+    let spool = support::server::work_dir().join("data/spool");
+    until("a disk without requests", async || std::fs::read_dir(&spool).unwrap().next().is_none().then_some(())).await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -1,33 +1,54 @@
 //! The keeper of batches between the worker of this process and a provider.
 use super::{
     app, batches, effective, tasks,
-    together::{files, together},
+    together::{batching, files, together},
 };
 use crate::{
     summarize::{section, upload},
     support::{
-        self, TOKEN, TestApp,
+        self, TOKEN, TestApp, Wish,
         batches::{BatchProvider, Ends, Fate},
         invariants, until, until_a_statement_waits,
     },
 };
 use serde_json::json;
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 use svc::{
     llm_batches::{Batching, Keeper, KeeperError, KeeperSettings, Provider, ProviderName},
     service::Service,
-    store::{self, advisory::AdvisoryLock, llm_batches::BatchCaps, transaction},
+    store::{
+        advisory::AdvisoryLock,
+        llm_batches::{self, BatchCaps},
+        transaction,
+    },
     worker::{Role, RunningWorker},
 };
 use svc_client::wire::{LlmBatchOutcome, LlmBatchState, Settled, TaskStatus};
+use uuid::Uuid;
 
 /// A keeper that leaves out every pause.
 pub(super) fn keeper(app: &TestApp, provider: &BatchProvider, batching: &Arc<Batching>, spool: &Path) -> Keeper {
+    keeping(app, provider, batching, (spool, None))
+}
+
+/// The same, which keeps what was sent and what came.
+fn keeping(
+    app: &TestApp,
+    provider: &BatchProvider,
+    batching: &Arc<Batching>,
+    (spool, store): (&Path, Option<PathBuf>),
+) -> Keeper {
     let key = app.service.settings.batch_anthropic_key.clone();
     let settings = KeeperSettings {
         provider: Provider::anthropic(&provider.base, key).unwrap(),
         batching: batching.clone(),
-        store: None,
+        store,
         spool: spool.to_owned(),
         wait: Duration::ZERO,
         poll: Duration::ZERO,
@@ -106,10 +127,10 @@ async fn one_keeper_moves_batches_on_and_gives_up_what_may_have_been_paid_thrice
     ];
     parked(&app, 2).await;
     let mut conn = app.pool.acquire().await.unwrap();
-    let open = store::llm_batches::not_ended(&mut conn).await.unwrap();
+    let open = llm_batches::not_ended(&mut conn).await.unwrap();
     assert_eq!(open.len(), 2);
     for id in open {
-        assert!(store::llm_batches::cancel(&mut conn, id).await.unwrap());
+        assert!(llm_batches::cancel(&mut conn, id).await.unwrap());
     }
     drop(conn);
     let sent = provider.batches().len();
@@ -166,5 +187,82 @@ async fn a_batch_whose_keeper_was_cut_off_while_it_kept_results_does_not_end_bef
     assert_eq!(provider.batches().len(), 1, "no answer is paid again");
     together.stop().await;
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_keeper_removes_what_is_kept_of_its_own_batches_and_what_nobody_else_will_remove() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    // They ended longer ago than batches are kept, which is an hour.
+    let done = "INSERT INTO llm_batches (provider, model, state, outcome, ended_at, is_done)
+                SELECT p, 'a-model', 'ended', 'completed', now() - interval '90 minutes', true FROM unnest(ARRAY['anthropic', 'openai']) p
+                RETURNING provider, id, key";
+    let done: Vec<(String, i64, Uuid)> = sqlx::query_as(done).fetch_all(&app.pool).await.unwrap();
+    let stems: HashMap<&str, String> =
+        done.iter().map(|(provider, id, key)| (provider.as_str(), format!("batch-{id}-{key}"))).collect();
+    let (ours, theirs) = (&stems["anthropic"], &stems["openai"]);
+    let unknown = |number: u128| format!("batch-7-{}.results.jsonl", Uuid::from_u128(number));
+    let files = [
+        (format!("{ours}.requests.jsonl"), false),
+        // A keeper that was killed while it wrote has left these.
+        (format!(".{ours}.x1"), false),
+        (format!(".{theirs}.x1"), true),
+        (format!("{theirs}.requests.jsonl"), true),
+        (unknown(1), false),
+        (unknown(2), true),
+        ("notes.txt".to_owned(), true),
+    ];
+    let kept = tempfile::tempdir().unwrap();
+    for (name, _) in &files {
+        let file = File::create(kept.path().join(name)).unwrap();
+        // One is of a batch that another database may know.
+        let age = if *name == unknown(2) { Duration::ZERO } else { Duration::from_secs(7200) };
+        file.set_modified(SystemTime::now() - age).unwrap();
+    }
+    let (provider, batching) = (BatchProvider::start().await, batching());
+    let mut keeper = keeping(&app, &provider, &batching, (kept.path(), Some(kept.path().to_owned())));
+    assert!(!keeper.pass(true).await.unwrap(), "nothing has ended now");
+    let left: BTreeSet<String> = (std::fs::read_dir(kept.path()).unwrap())
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let want: BTreeSet<String> = files.into_iter().filter(|(_, stays)| *stays).map(|(name, _)| name).collect();
+    assert_eq!(left, want);
+    assert_eq!(batches(&app).await.iter().map(|batch| batch.provider.as_str()).collect::<Vec<_>>(), ["openai"]);
+    // Where its own worker runs no more, its record goes later.
+    sqlx::query("UPDATE llm_batches SET ended_at = now() - interval '3 hours'").execute(&app.pool).await.unwrap();
+    keeper.pass(true).await.unwrap();
+    assert!(batches(&app).await.is_empty());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_field_is_refused_that_was_sent_and_not_one_of_which_a_text_speaks() {
+    let app = TestApp::start().await;
+    let document = app.create("Ovens", "An oven is hot.", None).await.id;
+    let line = json!({"params": {"temperature": 0.1, "messages": [{"content": "{\"max_tokens\": 9}"}]}}).to_string();
+    let batch: i64 =
+        sqlx::query_scalar("INSERT INTO llm_batches (provider, model) VALUES ('anthropic', 'm') RETURNING id")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    sqlx::query("INSERT INTO llm_batch_requests (batch_id, custom_id, task_id, document_id, asked, sources, line) VALUES ($1, 'task-1', 1, $2, '', '{}', $3)")
+        .bind(batch)
+        .bind(document)
+        .bind(line)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let mut conn = app.pool.acquire().await.unwrap();
+    let fields = [("task-1", "temperature"), ("task-1", "max_tokens"), ("task-2", "temperature")];
+    assert_eq!(llm_batches::sent(&mut conn, batch, &fields).await.unwrap(), [true, false, false]);
+    // Another batch may have brought the same refusal.
+    for _ in 0..2 {
+        llm_batches::refuse(&mut conn, "anthropic", "m", &BTreeSet::from(["temperature"])).await.unwrap();
+    }
+    let refused = llm_batches::refused(&mut conn, "anthropic", &["m", "another"]).await.unwrap();
+    assert_eq!(refused, HashMap::from([("m".to_owned(), BTreeSet::from(["temperature".to_owned()]))]));
+    assert!(llm_batches::refused(&mut conn, "openai", &["m"]).await.unwrap().is_empty());
+    sqlx::query("DELETE FROM llm_batches").execute(&mut *conn).await.unwrap();
+    drop(conn);
     app.end().await;
 }

@@ -1,7 +1,8 @@
 //! What operators ask of `svc-batch-worker`, whatever happens meanwhile to a batch, to a connection or to a pipe.
 use super::{command, ended};
 use crate::support::{TestApp, Wish, until_a_statement_like_this_waits};
-use std::process::Output;
+use std::{process::Output, time::Duration};
+use svc::store::llm_batches;
 
 const CANCEL: &str = "UPDATE llm_batches SET cancel_requested_at%";
 
@@ -67,12 +68,23 @@ async fn all_batches_are_cancelled_though_one_ends_meanwhile() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stall_is_told_by_the_exit_code_though_nobody_reads_which_batch_it_is() {
-    let (app, _) = two_batches().await;
+    let (app, [first, second]) = two_batches().await;
     let give_up = "UPDATE llm_batches SET expires_at = now() - interval '1 minute'";
     sqlx::query(give_up).execute(&app.pool).await.unwrap();
     let mut stalled = command(&app, &["stalled"]).spawn().unwrap();
     drop(stalled.stdout.take());
     let done = tokio::task::spawn_blocking(move || stalled.wait_with_output().unwrap()).await.unwrap();
     assert_eq!(done.status.code(), Some(1), "{}", said(&done));
+
+    // However many went well since, these are told.
+    let later = "INSERT INTO llm_batches (provider, model, state, outcome, ended_at, is_done)
+                 SELECT 'mock', 'one', 'ended', 'completed', now(), true FROM generate_series(1, 1000)";
+    sqlx::query(later).execute(&app.pool).await.unwrap();
+    let done = ended(command(&app, &["stalled"])).await;
+    assert_eq!((done.status.code(), said(&done).lines().count()), (Some(1), 2), "{}", said(&done));
+    let mut conn = app.pool.acquire().await.unwrap();
+    let stalled = llm_batches::stalled(&mut conn, Duration::from_secs(3600)).await.unwrap();
+    assert_eq!(stalled.iter().map(|batch| batch.id).collect::<Vec<_>>(), [second, first]);
+    drop(conn);
     app.end().await;
 }

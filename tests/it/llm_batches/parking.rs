@@ -241,7 +241,7 @@ async fn who_looks_for_some_of_many_parked_tasks_reads_only_these() {
                     assert_eq!(page.1, page.0.iter().map(|grant| grant.task_id.0).max().unwrap());
                 }
                 _ => {
-                    llm_batches::tidy(&mut tx, Duration::from_secs(3600)).await.unwrap();
+                    llm_batches::tidy(&mut tx, "mock", Duration::from_secs(3600)).await.unwrap();
                     let done: Vec<i64> = sqlx::query_scalar("SELECT id FROM llm_batches WHERE is_done")
                         .fetch_all(&mut *tx)
                         .await

@@ -138,7 +138,7 @@ async fn a_last_try_whose_endpoint_is_busy_goes_on_with_it_and_waits_for_no_furt
             false => Reply::said("The endpoint describes ovens."),
         }
     });
-    let file = upload(&app, &section("", "oven", 100), json!({})).await;
+    let file = upload(&app, &section("", "oven", 400), json!({"rollup": {"max_children": 1000}})).await;
     waiting(&app, 1).await;
     sqlx::query("UPDATE task_queue SET max_retries = 0 WHERE NOT final").execute(&app.pool).await.unwrap();
     until("the file", async || {
@@ -150,7 +150,7 @@ async fn a_last_try_whose_endpoint_is_busy_goes_on_with_it_and_waits_for_no_furt
     assert_eq!(effective(&app, file).await["text"], "The endpoint describes ovens.");
     let asked = llm.asked();
     assert!(asked.iter().filter(|call| !call.message().contains("oven of number")).count() > 1);
-    for n in 0..100 {
+    for n in 0..400 {
         let text = format!("oven of number {n} is");
         let times = asked.iter().filter(|call| call.message().contains(&text)).count();
         assert_eq!(times, if asked[2].message().contains(&text) { 2 } else { 1 }, "{text}");

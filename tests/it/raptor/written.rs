@@ -4,13 +4,28 @@ use crate::{
     edits::patched,
     leaves::drain,
     support::{
-        TestApp, Wish, engine, invariants,
+        PATIENCE, TOKEN, TestApp, Wish, engine, invariants,
         llm::{Asked, Llm, Reply},
-        until,
+        reader, s3, server, until,
     },
 };
+use axum::http::{Method, StatusCode};
 use serde_json::json;
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use svc::{
+    service::Service,
+    settings::Settings,
+    worker::{Role, RunningWorker},
+};
+use svc_actors::WorkerEnd;
 use svc_client::{
     Code, FileUpload, OptionalJson,
     wire::{
@@ -166,6 +181,50 @@ async fn who_wants_a_language_model_and_has_none_is_refused_and_nothing_is_queue
         OptionalJson(Some(request(None))),
     );
     assert_eq!(made.await.unwrap().tree.unwrap().by_model, 0);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_what_is_at_the_default_address_is_no_language_model_sentences_stay_and_the_tree_is_made() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let id = app.upload_bytes("topics.md", three_topics()).await.unwrap().document_id;
+    drain(&app).await;
+    // It answers, and knows no such path.
+    let questions = Arc::new(AtomicUsize::new(0));
+    let counted = questions.clone();
+    let elsewhere = axum::Router::new().fallback(move |method: Method| {
+        counted.fetch_add(usize::from(method == Method::POST), Ordering::Relaxed);
+        async { StatusCode::NOT_FOUND }
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, elsewhere).await });
+    // Nobody has named an endpoint: the address is a default.
+    let data = server::work_dir().join("data").display().to_string();
+    let more = [("HOME", "/nonexistent".to_owned()), ("SVC_DATA_DIR", data)];
+    let environment = s3::of_all_tests(&app.options).into_iter().chain(more);
+    let environment = environment.map(|(name, value)| (name.to_owned(), value));
+    let mut settings = Settings::load(Some(Path::new("/dev/null")), environment).unwrap();
+    settings.fallback_llm_url = format!("http://{address}/v1");
+    let settings = Arc::new(settings);
+    let service = Service::new(settings.clone(), app.pool.clone(), Some(engine().into()), TOKEN, reader());
+
+    let asked = OptionalJson(Some(request(None)));
+    let task = app.client.make_raptor(DocumentPath { id }, WaitQuery::default(), asked).await.unwrap().task_id;
+    let role = Role { drain: true, ..Role::of(&settings) };
+    let mut worker = RunningWorker::start(role, service.tools(), app.options.clone()).await.unwrap();
+    assert_eq!(tokio::time::timeout(PATIENCE, worker.wait()).await.unwrap(), WorkerEnd::Drained);
+    worker.stop(Duration::from_secs(10), std::future::pending()).await;
+    let task = app.client.read_task(TaskPath { id: task }).await.unwrap();
+    assert_eq!(task.status, TaskStatus::Completed, "{:?}", task.last_error);
+    let mut left = 0;
+    for summary in app.subtree(id).await.into_iter().filter(|document| document.usetype == "summary") {
+        let how = &evidence(&app, summary.id).await["summary"];
+        assert_ne!(how["method"], "llm_summary");
+        left += usize::from(how["not_written"].as_str().is_some_and(|why| why.contains("nobody has named one")));
+    }
+    assert!(left > 1, "{left} summaries say why nobody wrote them");
+    assert_eq!(questions.load(Ordering::Relaxed), 1, "nothing more is asked");
     app.end().await;
 }
 

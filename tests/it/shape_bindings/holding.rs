@@ -4,7 +4,7 @@ use crate::{
     cli::svc,
     ontologies::load,
     principals::{Someone, grant, idle, someone},
-    support::TestApp,
+    support::{TestApp, until_a_statement_like_this_waits},
 };
 use svc_client::{
     Client, Code, Json, Remote,
@@ -111,5 +111,46 @@ async fn what_holds_stays_with_whoever_bound_it_whoever_sets_the_mode() {
     // The text of this one is still the principal's to change, which may not write there any more.
     app.client.delete_grant(GrantPath { id: closed, principal_id: p.id }).await.unwrap();
     assert_eq!((holds(&app.client, owners.id).await, holds(&app.client, own.id).await), (true, false));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_switches_off_what_ceased_to_hold_does_not_take_it_over() {
+    let app = idle().await;
+    let (closed, p, q) = writers(&app).await;
+    load(&p.client, private(), OWN).await.unwrap();
+    let own = bind(&p.client, "http://example.org/Own", Some(closed), Some(ShapeMode::Reject)).await.unwrap();
+    app.client.delete_grant(GrantPath { id: closed, principal_id: p.id }).await.unwrap();
+    assert!(!sets(&app.client, own.id, ShapeMode::Off).await);
+    // The other writer may not read the text, so nobody stands for it.
+    assert!(!sets(&q.client, own.id, ShapeMode::Reject).await);
+    assert_eq!(
+        people(&q.client, closed, "ex:tit a ex:Bird .").await.map(|_| ()).map_err(|failure| failure.code),
+        Ok(())
+    );
+    app.end().await;
+}
+
+#[tokio::test]
+async fn of_two_who_take_a_binding_over_at_once_the_first_has_it() {
+    let app = idle().await;
+    let (closed, p, q) = writers(&app).await;
+    load(&app.client, OntologyQuery::default(), SHAPES).await.unwrap();
+    let bound = bind(&p.client, SHAPE, Some(closed), Some(ShapeMode::Reject)).await.unwrap();
+    app.client.delete_grant(GrantPath { id: closed, principal_id: p.id }).await.unwrap();
+    let mut first = app.pool.begin().await.unwrap();
+    sqlx::query("UPDATE shape_bindings SET bound_by = NULL WHERE id = $1")
+        .bind(bound.id)
+        .execute(&mut *first)
+        .await
+        .unwrap();
+    let (second, ()) = tokio::join!(sets(&q.client, bound.id, ShapeMode::Reject), async {
+        until_a_statement_like_this_waits(&app.pool, "%shape_bindings%").await;
+        first.commit().await.unwrap();
+    });
+    assert!(second);
+    // It is the owner's, and goes on without the second one.
+    app.client.delete_grant(GrantPath { id: closed, principal_id: q.id }).await.unwrap();
+    assert!(holds(&app.client, bound.id).await);
     app.end().await;
 }

@@ -2,7 +2,13 @@
 use super::{cells, evidence, of_type, sheet};
 use crate::support::{TestApp, invariants, workbook_of_rows};
 use serde_json::json;
-use svc_client::wire::{RefSource, Settled};
+use svc_client::{
+    Json,
+    wire::{
+        ArchivePart, ArchiveQuery, ArchivedDocument, Bm25Search, DocumentPath, EmbedQuery, ImportedArchive, RefSource,
+        Settled,
+    },
+};
 
 fn text(text: &str) -> String {
     format!("<c t=\"inlineStr\"><is><t>{text}</t></is></c>")
@@ -54,5 +60,37 @@ async fn the_cells_of_a_record_are_read_whatever_its_sheet_is_called() {
         let failure = cells(&app, id, Some("[1]Sheet1!A2"), None).await.unwrap_err();
         assert_eq!((failure.status, failure.members["field"].as_str()), (422, Some("ref")), "{failure}");
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_row_with_the_largest_number_is_listed_found_exported_and_imported() {
+    let app = TestApp::start().await;
+    let cell = |value: &str| format!("<c><v>{value}</v></c>");
+    let rows =
+        [text("Pond") + &text("Depth"), text("Mill") + &cell("1.7976931348623157E308"), text("Lock") + &cell("-7")];
+    let rows: String = rows.iter().map(|row| format!("<row>{row}</row>")).collect();
+    let id = app.upload_bytes("depths.xlsx", workbook_of_rows("Depths", rows)).await.unwrap().document_id;
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    let nodes = app.subtree(id).await;
+    let mill = of_type(&nodes, "record").into_iter().find(|node| node.content.contains("Mill")).unwrap();
+    let expected = json!({"Pond": "Mill", "Depth": f64::MAX});
+    assert_eq!(mill.structured_content["record"], expected);
+    let profile = evidence(&app, sheet(&nodes, "Depths").id).await;
+    let sketch = &profile["profile.sheet"]["columns"][1]["sketch"];
+    assert_eq!(sketch["max"], json!({"type": "number", "value": f64::MAX}), "{profile}");
+    let found = app.client.search_bm25(Json(Bm25Search::new("Mill"))).await.unwrap().results;
+    let found = found.iter().find(|result| result.document.id == mill.id).unwrap();
+    assert_eq!(found.document.structured_content["record"], expected);
+    let exported = app.client.export_documents(ArchiveQuery::default()).await.unwrap().documents;
+    let row = exported.into_iter().find(|document| document.id == mill.id).unwrap();
+    let row = ArchivedDocument { parent: None, rule: None, anchor: None, ..row };
+    let of = ImportedArchive { archive: "an-archive".to_owned(), parent_id: None };
+    let imported = app.client.import_documents(of, Json(ArchivePart { documents: vec![row] })).await.unwrap();
+    let path = DocumentPath { id: imported.documents[0].document_id };
+    let again = app.client.read_document(path, EmbedQuery::default()).await.unwrap();
+    assert_eq!(again.value().unwrap().structured_content["record"], expected);
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -1,5 +1,6 @@
 //! What counts as an answer, why there is none yet, and how long one is kept.
 use super::*;
+use svc_client::wire::{NoAnswer, SynthesizeSearch};
 
 #[tokio::test]
 async fn thoughts_whose_beginning_stands_in_the_prompt_are_not_the_summary() {
@@ -43,11 +44,41 @@ async fn a_summary_that_waits_for_a_busy_endpoint_says_what_the_endpoint_said() 
 }
 
 #[tokio::test]
+async fn what_the_endpoint_says_of_a_model_that_one_file_names_holds_for_no_other() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    let refusal = json!({"error": {"message": "Unsupported value: 'temperature' does not support 0."}}).to_string();
+    llm.will_say(move |call| match (call.body["model"] == "named", call.body.get("temperature")) {
+        (true, Some(_)) => Reply::status("400 Bad Request", "", &refusal),
+        (true, None) => Reply::status("429 Too Many Requests", "retry-after: 600\r\n", ""),
+        (false, _) => tell(call),
+    });
+    let named = upload(&app, &section("", "volcano", 80), json!({"rollup": {"llm_model": "named"}})).await;
+    until("the first attempt", async || only_task(&app, named, TaskStatus::Failed).await.filter(|task| !task.finished))
+        .await;
+    let file = upload(&app, &section("", "oven", 80), json!({})).await;
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    assert_eq!(evidence(&app, file).await["effective_content"]["text"], "The text describes the oven in numbers.");
+    let (of_named, others): (Vec<Asked>, Vec<Asked>) =
+        llm.asked().into_iter().partition(|call| call.body["model"] == "named");
+    assert_eq!((of_named.len(), others.len()), (2, 1), "nobody asks the named model before its time");
+    assert_eq!(others[0].body["temperature"], 0.0, "the other one has not refused it");
+    llm.will([Reply::said("{\"answered\": false, \"sentences\": []}")]);
+    let question = Json(SynthesizeSearch::new("what is described of the oven"));
+    assert_eq!(app.client.synthesize(question).await.unwrap().reason, Some(NoAnswer::NotInSources));
+    app.client.cancel_ingest(DocumentPath { id: named }).await.unwrap();
+    assert_eq!(app.settled(named).await.settled, Settled::Failed);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn every_further_tree_of_a_file_asks_nothing_that_the_first_one_has_asked() {
     let llm = Llm::start().await;
     let app = app(&llm, &[("SVC_LLM_CONTEXT_TOKENS", "2048")]).await;
     llm.will_say(tell);
-    let file = upload(&app, &section("", "oven", 100), json!({})).await;
+    let options = json!({"rollup": {"max_children": 1000}});
+    let file = upload(&app, &section("", "oven", 400), options.clone()).await;
     assert_eq!(app.settled(file).await.settled, Settled::Settled);
     let calls = llm.asked().len();
     assert!(calls > 4, "the file is summarised in groups: {calls}");
@@ -58,7 +89,7 @@ async fn every_further_tree_of_a_file_asks_nothing_that_the_first_one_has_asked(
     assert_eq!(kept().await, calls as i64);
     for _ in 0..2 {
         llm.will_say(tell);
-        let request = ReprocessRequest { options: Some(json!({})), ..ReprocessRequest::default() };
+        let request = ReprocessRequest { options: Some(options.clone()), ..ReprocessRequest::default() };
         let request = svc_client::OptionalJson(Some(request));
         let begun = app.client.reprocess_file(DocumentPath { id: file }, request).await.unwrap();
         let begun = json!(begun.started_at);

@@ -224,6 +224,13 @@ fn formulas_are_linear_text() {
         (object("rad", "", &(arg("deg", "") + &arg("e", &r("x+1")))), "√(x+1)"),
         (object("rad", "", &(arg("deg", &r("3")) + &arg("e", &r("x")))), "√(3&x)"),
         (object("sSubSup", "", &(arg("e", &r("x")) + &arg("sub", &r("i")) + &arg("sup", &r("2")))), "x_i^2"),
+        (r("2") + &object("f", "", &(arg("num", &r("1")) + &arg("den", &r("2")))), "2 1/2"),
+        (r("5") + &sup(&r("10"), &r("6")), "5 10^6"),
+        (sup(&r("2"), &sup(&r("10"), &r("3"))), "2^(10^3)"),
+        (
+            r("x") + &object("sPre", "", &(arg("sub", &r("6")) + &arg("sup", &r("14")) + &arg("e", &r("C")))),
+            "x _6^14 C",
+        ),
         (object("func", "", &(arg("fName", &r("sin")) + &arg("e", &r("x")))), "sin x"),
         (object("limLow", "", &(arg("e", &r("lim")) + &arg("lim", &r("x→0")))), "lim_(x→0)"),
         (object("limUpp", "", &(arg("e", &r("=")) + &arg("lim", &r("def")))), "=^def"),

@@ -24,6 +24,10 @@ pub(super) struct Writer<'a> {
     tools: &'a Tools,
     asking: Asking<'a>,
     model: Model,
+    /// Sentences will do where there turns out to be no language model.
+    may_lack: bool,
+    /// Why nothing more is asked: there is no language model.
+    lacks: Option<String>,
 }
 
 impl<'a> Writer<'a> {
@@ -37,9 +41,13 @@ impl<'a> Writer<'a> {
         if request.by_model == Some(false) {
             return Ok(None);
         }
+        let may_lack = request.by_model.is_none();
         match tools.language_model.must_answer().await {
-            Ok(()) => Ok(Some(Writer { tools, asking: Asking::new(tools, grant, None), model: model.clone() })),
-            Err(LlmError::NotConfigured(_)) if request.by_model.is_none() => Ok(None),
+            Ok(()) => {
+                let asking = Asking::new(tools, grant, None);
+                Ok(Some(Writer { tools, asking, model: model.clone(), may_lack, lacks: None }))
+            }
+            Err(LlmError::NotConfigured(_)) if may_lack => Ok(None),
             Err(error) => Err(error.classify()),
         }
     }
@@ -47,6 +55,10 @@ impl<'a> Writer<'a> {
     /// Writes a summary of texts that do not fit it. Where the model has nothing of use to say, the chosen sentences stay, with the reason.
     pub async fn write(&mut self, new: &mut NewSummary, nodes: &[Node]) -> Result<(), TaskFailure> {
         if new.summary.method != Method::Extracted {
+            return Ok(());
+        }
+        if self.lacks.is_some() {
+            new.not_written.clone_from(&self.lacks);
             return Ok(());
         }
         let texts: Vec<&str> = new.members.iter().map(|(member, _)| nodes[*member].text.as_str()).collect();
@@ -66,6 +78,12 @@ impl<'a> Writer<'a> {
                 | LlmError::Refused { status: 0, .. }),
             ) => {
                 new.not_written = Some(error.to_string());
+                return Ok(());
+            }
+            // Whatever is at the address by default is no language model.
+            Asked::Error(error @ LlmError::NotConfigured(_)) if self.may_lack => {
+                self.lacks = Some(error.to_string());
+                new.not_written.clone_from(&self.lacks);
                 return Ok(());
             }
             Asked::Error(error) => return Err(error.classify()),
