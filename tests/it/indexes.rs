@@ -3,7 +3,7 @@ mod emptying;
 mod excluded;
 mod many;
 
-use crate::support::{TestApp, document, until, until_a_statement_waits};
+use crate::support::{TestApp, Wish, document, own_engine, until, until_a_statement_waits};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use svc::{
@@ -518,9 +518,9 @@ async fn an_index_of_a_part_of_a_file_covers_the_part_that_takes_its_place() {
 
 #[tokio::test]
 async fn an_index_is_made_while_the_model_is_away() {
-    let app = TestApp::start().await;
+    let model = own_engine();
+    let app = TestApp::with(Wish { engine: Some(model.clone()), ..Wish::default() }).await;
     app.create("home", "All about bread.", None).await;
-    let model = app.service.embedder.as_ref().unwrap().engine().unwrap().clone();
     model.lose_device("the test took it away");
     let made =
         app.client.create_index(new("late", json!({"capabilities": {"bm25": true, "maxsim": true}}))).await.unwrap();

@@ -91,7 +91,12 @@ pub fn settings(extra: &[(&str, &str)]) -> Settings {
 /// The small model, loaded once per run.
 pub fn engine() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
-    ENGINE.get_or_init(|| Engine::load(&model_settings(&settings(&[]))).expect("the model of `make setup`")).clone()
+    ENGINE.get_or_init(own_engine).clone()
+}
+
+/// The small model once more, for a test that takes it away.
+pub fn own_engine() -> Engine {
+    Engine::load(&model_settings(&settings(&[]))).expect("the model of `make setup`")
 }
 
 /// The waits of a service whose moves are refused soon, where a test is about that.
