@@ -84,9 +84,9 @@ CREATE INDEX task_queue_failed ON task_queue (id) WHERE final AND error_type IS 
 -- A page of what owes work, in the order of its numbers.
 CREATE INDEX task_queue_owed ON task_queue (id) WHERE NOT final;
 CREATE INDEX task_queue_held ON task_queue (claim_token) WHERE claim_token IS NOT NULL;
--- A count of what the queue still owes reads the first thousands of each type, and not the whole table, which also holds the
+-- A count of what the queue still owes reads the first thousands of each type and badge, and not the whole table, which also holds the
 -- finished tasks of a week.
-CREATE INDEX task_queue_unfinished ON task_queue (task_type, created_at) WHERE NOT final;
+CREATE INDEX task_queue_unfinished ON task_queue (task_type, coalesce(service_badge, ''), created_at) WHERE NOT final;
 -- The badges of what the queue still owes, one after another: those that nobody answers to are found without the tasks of all others.
 CREATE INDEX task_queue_badge ON task_queue (service_badge, id) WHERE service_badge IS NOT NULL AND NOT final;
 -- What each batch of a provider holds.
@@ -168,7 +168,9 @@ CREATE TABLE task_attempts (
     started_at        timestamptz NOT NULL,
     ended_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     param_fingerprint text NOT NULL,
-    detail            jsonb NOT NULL DEFAULT '{}'
+    detail            jsonb NOT NULL DEFAULT '{}',
+    -- The task failed for good. Its row may be gone soon, because a reprocess takes it.
+    is_last           boolean NOT NULL DEFAULT false
 );
 CREATE INDEX task_attempts_document ON task_attempts (document_id, id);
 -- Lines are written in the order of time, so that a few bytes a page find those of the last hour.
@@ -240,10 +242,13 @@ CREATE TABLE workers (
     lost       boolean NOT NULL DEFAULT false
 );
 
--- When a worker that could run a task type last signed off: another one may be about to take its place.
-CREATE TABLE task_type_left (
-    task_type text PRIMARY KEY,
-    left_at   timestamptz NOT NULL
+-- Workers that signed off a moment ago: others may be about to take their places.
+CREATE TABLE workers_left (
+    worker_id  text PRIMARY KEY,
+    badges     text[] NOT NULL,
+    strict     boolean NOT NULL,
+    task_types text[] NOT NULL,
+    left_at    timestamptz NOT NULL
 );
 
 -- When the fleet last did what one of its workers does for all.

@@ -67,4 +67,4 @@ CREATE TABLE shape_bindings (
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE UNIQUE INDEX shape_bindings_once ON shape_bindings (ontology_id, coalesce(shape, ''), coalesce(document_id, 0));
-CREATE INDEX shape_bindings_document ON shape_bindings (document_id) WHERE document_id IS NOT NULL;
+CREATE INDEX shape_bindings_document ON shape_bindings (document_id);

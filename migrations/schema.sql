@@ -72,19 +72,19 @@ CREATE FUNCTION believed_during(its_statement uuid, its_zone bigint, during tstz
      WHERE t.valid && during
 $$;
 
-CREATE FUNCTION blocked_by(status text, is_lapsed boolean, has_unmet boolean, backs_off boolean, is_paused boolean, is_parked boolean, task_type text, badge text, workers bigint, takes_all boolean, takes_unbadged boolean, badges text[], task_types text[]) RETURNS text
+CREATE FUNCTION blocked_by(status text, is_lapsed boolean, has_unmet boolean, backs_off boolean, is_paused boolean, is_parked boolean, task_type text, badge text, workers bigint, takes_all boolean, takes_unbadged boolean, badges text[], serves text[]) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
     SELECT CASE
         WHEN status = 'batched' THEN 'batch_parked'
         WHEN status IN ('claimed', 'running') THEN CASE WHEN is_lapsed THEN 'lease_lapsed' END
         WHEN has_unmet THEN 'dependency'
-        WHEN status = 'failed' AND backs_off AND (workers = 0 OR task_type = ANY (task_types)) THEN 'backoff'
+        WHEN status = 'failed' AND backs_off AND (workers = 0 OR is_served(task_type, badge, serves)) THEN 'backoff'
         WHEN is_paused THEN 'paused'
         WHEN workers = 0 THEN 'no_worker'
         WHEN badge IS NULL AND NOT takes_unbadged THEN 'no_worker_for_badge'
         WHEN badge IS NOT NULL AND NOT takes_all AND badge <> ALL (badges) THEN 'no_worker_for_badge'
-        WHEN task_type <> ALL (task_types) THEN 'no_handler'
+        WHEN NOT is_served(task_type, badge, serves) THEN 'no_handler'
         WHEN is_parked THEN 'reservation'
         ELSE 'workers_busy'
     END $$;
@@ -310,23 +310,34 @@ CREATE FUNCTION count_unsettled(state text, everything boolean, guards bigint[],
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
 DECLARE
-    behind bigint[] := CASE cardinality(under) WHEN 0 THEN '{9223372036854775807}' ELSE trim_array(under, 1) || (under[cardinality(under)] + 1) END;
-    borne bigint := -1;
-    counted bigint := 0;
+    top bigint := under[cardinality(under)];
+    behind bigint[] := CASE WHEN top IS NULL THEN '{9223372036854775807}' ELSE trim_array(under, 1) || (top + 1) END;
+    own bigint := (SELECT d.guard FROM documents d WHERE d.id = top);
+    borne bigint := coalesce(top, -1);
+    comes_round boolean := top IS NOT NULL;
+    counted bigint;
 BEGIN
-    FOR turn IN 1 .. CASE WHEN everything THEN 1000 ELSE cardinality(guards) END LOOP
-        IF everything THEN
-            borne := (SELECT d.guard FROM documents d
-                       WHERE d.settled <> 'settled' AND d.settled = state AND d.guard <> -1 AND d.guard > borne ORDER BY d.guard, d.path LIMIT 1);
-            EXIT WHEN borne IS NULL;
-        ELSE
-            borne := guards[turn];
+    counted := (SELECT count(*) FROM (
+        SELECT FROM unnest(CASE WHEN everything THEN ARRAY[own] ELSE guards END) AS g(id) CROSS JOIN LATERAL (
+            SELECT FROM documents d
+             WHERE d.settled <> 'settled' AND d.settled = state AND d.guard <> -1 AND d.guard = g.id AND d.path >= under AND d.path < behind
+             ORDER BY d.path LIMIT 10000) s LIMIT 10000) n);
+    FOR turn IN 1 .. CASE WHEN everything THEN 1000 ELSE 0 END LOOP
+        EXIT WHEN counted >= 10000;
+        borne := (SELECT d.guard FROM documents d
+                   WHERE d.settled <> 'settled' AND d.settled = state AND d.guard <> -1 AND d.guard > borne ORDER BY d.guard, d.path LIMIT 1);
+        IF borne IS NULL THEN
+            EXIT WHEN NOT comes_round;
+            comes_round := false;
+            borne := -1;
+            CONTINUE;
         END IF;
+        EXIT WHEN borne > top AND NOT comes_round;
+        CONTINUE WHEN borne = own;
         counted := counted + (SELECT count(*) FROM (
             SELECT FROM documents d
              WHERE d.settled <> 'settled' AND d.settled = state AND d.guard <> -1 AND d.guard = borne AND d.path >= under AND d.path < behind
              ORDER BY d.path LIMIT 10000 - counted) n);
-        EXIT WHEN counted >= 10000;
     END LOOP;
     RETURN counted;
 END $$;
@@ -671,6 +682,11 @@ CREATE FUNCTION is_ruled(predicate bigint) RETURNS boolean
                      WHERE c.iri = 'http://www.w3.org/2000/01/rdf-schema#subClassOf'))))
 $$;
 
+CREATE FUNCTION is_served(task_type text, badge text, serves text[]) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT task_type = ANY (serves) OR task_type || ' ' || coalesce(badge, '') = ANY (serves) $$;
+
 CREATE FUNCTION keep_audit() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -912,6 +928,12 @@ CREATE FUNCTION retryable(t task_queue) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$ SELECT t.error_type IN ('retryable', 'timeout') $$;
 
+CREATE FUNCTION serves(badges text[], strict boolean, task_types text[]) RETURNS text[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT ARRAY(SELECT y || b FROM unnest(task_types) AS y CROSS JOIN unnest(
+        CASE WHEN badges = '{}' THEN ARRAY[''] ELSE ARRAY(SELECT ' ' || x FROM unnest(badges) AS x UNION ALL SELECT ' ' WHERE NOT strict) END) AS b) $$;
+
 CREATE FUNCTION short_text(task bigint) RETURNS SETOF integer
     LANGUAGE sql STABLE
     AS $$
@@ -963,6 +985,11 @@ BEGIN
     END IF;
     RETURN moment;
 END $$;
+
+CREATE FUNCTION takes_badge(badges text[], strict boolean, badge text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT badges = '{}' OR badge = ANY (badges) OR (badge = '' AND NOT strict) $$;
 
 CREATE FUNCTION task_priority(upload integer, stage integer) RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1416,9 +1443,9 @@ CREATE VIEW fleet AS
     COALESCE(( SELECT array_agg(DISTINCT b.b) AS array_agg
            FROM alive alive_1,
             LATERAL unnest(alive_1.badges) b(b)), '{}'::text[]) AS badges,
-    COALESCE(( SELECT array_agg(DISTINCT y.y) AS array_agg
+    COALESCE(( SELECT array_agg(DISTINCT s.s) AS array_agg
            FROM alive alive_1,
-            LATERAL unnest(alive_1.task_types) y(y)), '{}'::text[]) AS task_types
+            LATERAL unnest(serves(alive_1.badges, alive_1.strict, alive_1.task_types)) s(s)), '{}'::text[]) AS serves
    FROM alive;
 
 CREATE TABLE frontier_delta (
@@ -1925,7 +1952,8 @@ CREATE TABLE task_attempts (
     started_at timestamp with time zone NOT NULL,
     ended_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     param_fingerprint text NOT NULL,
-    detail jsonb DEFAULT '{}'::jsonb NOT NULL
+    detail jsonb DEFAULT '{}'::jsonb NOT NULL,
+    is_last boolean DEFAULT false NOT NULL
 );
 
 ALTER TABLE task_attempts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
@@ -1939,7 +1967,7 @@ ALTER TABLE task_attempts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
 
 CREATE VIEW task_blockage AS
  SELECT t.id AS task_id,
-    blocked_by((t.status)::text, (((t.status)::text = ANY (ARRAY['claimed'::text, 'running'::text])) AND is_lapsed(t.lease_until)), (t.unmet_deps > 0), (t.retry_after > clock_timestamp()), ((t.parked_on < 0) OR (p.id IS NOT NULL)), (t.parked_on IS NOT NULL), t.task_type, t.service_badge, f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) AS blocked_by,
+    blocked_by((t.status)::text, (((t.status)::text = ANY (ARRAY['claimed'::text, 'running'::text])) AND is_lapsed(t.lease_until)), (t.unmet_deps > 0), (t.retry_after > clock_timestamp()), ((t.parked_on < 0) OR (p.id IS NOT NULL)), (t.parked_on IS NOT NULL), t.task_type, t.service_badge, f.workers, f.takes_all, f.takes_unbadged, f.badges, f.serves) AS blocked_by,
         CASE
             WHEN ((t.status)::text <> ALL (ARRAY['pending'::text, 'failed'::text])) THEN NULL::bigint
             WHEN (t.unmet_deps > 0) THEN ( SELECT min(d.id) AS min
@@ -1998,11 +2026,6 @@ CREATE TABLE task_reservation (
     is_waited_for boolean DEFAULT false NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
-
-CREATE TABLE task_type_left (
-    task_type text NOT NULL,
-    left_at timestamp with time zone NOT NULL
-);
 
 CREATE TABLE token_embeddings (
     document_id bigint NOT NULL,
@@ -2131,6 +2154,14 @@ ALTER TABLE webhooks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE workers_left (
+    worker_id text NOT NULL,
+    badges text[] NOT NULL,
+    strict boolean NOT NULL,
+    task_types text[] NOT NULL,
+    left_at timestamp with time zone NOT NULL
 );
 
 ALTER TABLE ONLY search_term_stats ALTER COLUMN term_id SET DEFAULT nextval('search_term_seq'::regclass);
@@ -2357,9 +2388,6 @@ ALTER TABLE ONLY task_reservation
 ALTER TABLE ONLY task_reservation
     ADD CONSTRAINT task_reservation_prange_drange_excl EXCLUDE USING gist (prange WITH &&, drange WITH &&);
 
-ALTER TABLE ONLY task_type_left
-    ADD CONSTRAINT task_type_left_pkey PRIMARY KEY (task_type);
-
 ALTER TABLE ONLY token_embeddings
     ADD CONSTRAINT token_embeddings_pkey PRIMARY KEY (document_id, token_idx);
 
@@ -2389,6 +2417,9 @@ ALTER TABLE ONLY webhook_delivery
 
 ALTER TABLE ONLY webhooks
     ADD CONSTRAINT webhooks_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY workers_left
+    ADD CONSTRAINT workers_left_pkey PRIMARY KEY (worker_id);
 
 ALTER TABLE ONLY workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (worker_id);
@@ -2525,7 +2556,7 @@ CREATE UNIQUE INDEX search_term_stats_term_id ON search_term_stats USING btree (
 
 CREATE INDEX settle_event_root ON settle_event USING btree (root_id, id);
 
-CREATE INDEX shape_bindings_document ON shape_bindings USING btree (document_id) WHERE (document_id IS NOT NULL);
+CREATE INDEX shape_bindings_document ON shape_bindings USING btree (document_id);
 
 CREATE UNIQUE INDEX shape_bindings_once ON shape_bindings USING btree (ontology_id, COALESCE(shape, ''::text), COALESCE(document_id, (0)::bigint));
 
@@ -2571,7 +2602,7 @@ CREATE INDEX task_queue_titles ON task_queue USING btree (scope_document_id) WHE
 
 CREATE INDEX task_queue_under ON task_queue USING btree (node_path) WHERE (NOT final);
 
-CREATE INDEX task_queue_unfinished ON task_queue USING btree (task_type, created_at) WHERE (NOT final);
+CREATE INDEX task_queue_unfinished ON task_queue USING btree (task_type, COALESCE(service_badge, ''::text), created_at) WHERE (NOT final);
 
 CREATE INDEX task_queue_unmet ON task_queue USING btree (id) WHERE ((unmet_deps > 0) AND (NOT final));
 

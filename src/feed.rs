@@ -7,6 +7,7 @@ mod consumer;
 pub mod dead;
 mod events;
 mod figures;
+mod levels;
 pub mod message;
 mod outcomes;
 pub mod producer;
@@ -19,8 +20,9 @@ use crate::{
     telemetry,
 };
 use broker::{Broker, BrokerError};
+use futures_util::FutureExt;
 pub use source::open_beneath;
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
 
 /// The time between two tries to reach the broker, first and later.
@@ -49,15 +51,42 @@ async fn serve(service: Arc<Service>) {
     let mut one_by_one = false;
     while !service.ending.is_cancelled() {
         // It heeds the end of the service itself, because it must not leave half done what it has taken.
-        let Err(error) = connected(&service, &mut pause, &mut one_by_one).await else { break };
-        one_by_one |= matches!(error, BrokerError::Unreadable);
-        tracing::warn!(%error, "the bulk feed has no broker and tries again");
-        note(&service, Err(error.to_string()));
+        let Err(ended) = guarded(connected(&service, &mut pause, &mut one_by_one)).await else { break };
+        one_by_one |= ended.is_by_a_message();
+        tracing::warn!(error = %ended, "the bulk feed has no broker and tries again");
+        note(&service, Err(ended.to_string()));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = service.ending.cancelled() => return,
         }
         pause = (pause * 2).min(LATEST);
+    }
+}
+
+/// Why a connection is served no longer.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    #[error("a defect ended the feed's connection; the log of this process has it as a panic")]
+    Panic,
+}
+
+impl Ended {
+    /// Whether a message may have ended it, and the next one has to be taken alone.
+    fn is_by_a_message(&self) -> bool {
+        match self {
+            Ended::Broker(error) => error.ended_by_a_message(),
+            Ended::Panic => true,
+        }
+    }
+}
+
+/// Serves a connection so that a panic ends only this connection: the broker gives what was in hand again.
+async fn guarded(connection: impl Future<Output = Result<(), BrokerError>>) -> Result<(), Ended> {
+    match AssertUnwindSafe(connection).catch_unwind().await {
+        Ok(ended) => Ok(ended?),
+        Err(_) => Err(Ended::Panic),
     }
 }
 
@@ -78,4 +107,16 @@ async fn connected(service: &Arc<Service>, pause: &mut Duration, one_by_one: &mu
     broker.forget_ready();
     broker.close().await;
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_one_connection_and_has_the_next_one_take_messages_one_by_one() {
+        let ended = guarded(async { panic!("a message that nobody thought of") }).await.expect_err("a panic is no end");
+        assert!(ended.is_by_a_message(), "{ended}");
+        guarded(async { Ok(()) }).await.expect("the service ends");
+    }
 }

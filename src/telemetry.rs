@@ -123,7 +123,7 @@ fn describe() {
     );
     metrics::describe_gauge!(SAMPLE_AGE, "Age of the gauges that were read from the database");
     metrics::describe_gauge!(TASKS, "Tasks in the queue, by type and status; counted up to 10,000");
-    metrics::describe_gauge!(QUEUE_DEPTH, "Tasks that still owe work; counted up to 10,000 of a type");
+    metrics::describe_gauge!(QUEUE_DEPTH, "Tasks that still owe work; counted up to 10,000 of a type and badge");
     metrics::describe_gauge!(OLDEST_SECONDS, "Age of the oldest task that still owes work");
     metrics::describe_gauge!(UNSERVED, "Ready tasks that no living worker answers to, by badge");
     metrics::describe_gauge!(UNSERVED_TYPES, "Tasks whose type no living worker can run, by type");

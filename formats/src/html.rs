@@ -78,14 +78,15 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
 }
 
 impl Source {
-    /// Decodes a page: by its mark, by what its server declared, by what it declares, or by what it resembles.
+    /// Decodes a page: by its mark, by what its server declared, by what it declares, or by what it resembles. It may say at its beginning
+    /// that it is written as XML.
     pub(crate) fn decode(bytes: &[u8], declared: Option<&str>) -> Self {
         let label = |label: &str| Encoding::for_label(label.as_bytes());
         let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
         // A page whose beginning was read as bytes is not in units of two bytes, whatever it says.
         let is_wide = |encoding: &&'static Encoding| *encoding == UTF_16LE || *encoding == UTF_16BE;
         let named = || label(&in_head(bytes)?).filter(|encoding| !is_wide(encoding));
-        match marked.or_else(|| declared.and_then(label)).or_else(named) {
+        let page = match marked.or_else(|| declared.and_then(label)).or_else(named) {
             Some(encoding) => {
                 let (text, encoding, _) = encoding.decode(bytes);
                 Self { html: charset::clean(&text), charset: encoding.name() }
@@ -94,7 +95,8 @@ impl Source {
                 let decoded = charset::decode(bytes);
                 Self { html: decoded.text, charset: decoded.charset }
             }
-        }
+        };
+        if page.html.trim_start().starts_with("<?xml") { page.of_xml() } else { page }
     }
 
     /// A page that is decoded already.

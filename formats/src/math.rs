@@ -116,7 +116,7 @@ impl Math {
         // A number and a fraction behind it would be another number, and scripts would seem to belong to what is before them.
         if matches!(&*element.name, "f" | "sPre")
             && text.ends_with(char::is_alphanumeric)
-            && !self.begins_argument(text.len())
+            && !self.begins_argument(text)
         {
             self.part(text);
         }
@@ -146,23 +146,27 @@ impl Math {
         if next.starts_with(char::is_alphanumeric) {
             self.separate(text);
         }
-        // The base of a power is no part of the number before it, but a number may come in several parts.
+        if !next.starts_with(char::is_numeric) || !text.ends_with(char::is_numeric) {
+            return;
+        }
+        // A formula and the base of a power are no part of the number before them, but a number may come in several parts.
         let at = text.len();
         let mut begun = self.open.iter().rev().take_while(|node| node.start == at);
-        if next.starts_with(char::is_numeric)
-            && text.ends_with(char::is_numeric)
-            && begun.any(|node| node.kind.is_construct())
-            && !self.begins_argument(at)
-        {
+        let is_another = begun.any(|node| node.kind.is_construct() || node.kind == Kind::Formula);
+        let is_behind_formula = self.open.is_empty() && at == self.ended;
+        if is_behind_formula || is_another && !self.begins_argument(text) {
             self.part(text);
         }
     }
 
     /// Whether an argument begins here that a sign will part from what is before it.
-    fn begins_argument(&self, at: usize) -> bool {
+    fn begins_argument(&self, text: &str) -> bool {
+        let at = text.len();
         self.open.iter().enumerate().rev().take_while(|(_, node)| node.start == at).any(|(index, node)| {
             match node.kind {
-                Kind::Formula | Kind::Numerator | Kind::Denominator | Kind::Below | Kind::Above | Kind::Degree => true,
+                // No sign parts a formula from a number that is typed before it.
+                Kind::Formula => !text.ends_with(char::is_numeric),
+                Kind::Numerator | Kind::Denominator | Kind::Below | Kind::Above | Kind::Degree => true,
                 Kind::Base => index
                     .checked_sub(1)
                     .and_then(|outer| self.open.get(outer))
@@ -250,7 +254,7 @@ impl Math {
             (Kind::Matrix, _) => text.push(']'),
             _ => {}
         }
-        if node.kind.is_construct() || node.kind == Kind::Binomial {
+        if node.kind.is_construct() || matches!(node.kind, Kind::Binomial | Kind::Formula) {
             self.ended = text.len();
         }
     }

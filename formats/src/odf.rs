@@ -1,6 +1,7 @@
 //! Reads text documents and presentations in the OpenDocument format (ISO 26300): `content.xml` in a zip, as Markdown.
 
 mod body;
+mod formulas;
 mod images;
 mod locked;
 mod styles;
@@ -9,10 +10,12 @@ mod tests;
 
 use crate::{Access, Extraction, Format, FormatError, Limits, Pattern, Patterns, package::Package, xlsx, xml::Node};
 use body::Body;
+use formulas::{FORMULA, Formulas, formula};
 pub(crate) use images::{has_images, images};
 use locked::Lock;
 use std::io::{Read, Seek};
 use styles::Styles;
+pub(crate) use styles::is_above;
 
 /// The part with the text.
 pub(crate) const CONTENT: &str = "content.xml";
@@ -88,11 +91,13 @@ fn read<R: Read + Seek>(format: Format, package: &mut Package<R>, limits: &Limit
             }
         }
     }
+    let formulas = Formulas::read(format, package, limits)?;
     let missing = || FormatError::corrupt(format, "the package has no content.xml");
     let mut xml = package.xml(CONTENT)?.ok_or_else(missing)?;
-    let mut body = Body::new(styles, format, limits);
+    let mut body = Body::new(styles, formulas, format, limits);
     while let Some(node) = xml.next()? {
         match node {
+            Node::Start(element) if element.name == FORMULA => body.formula(&formula(&mut xml, 0, limits)?)?,
             Node::Start(element) => body.start(element)?,
             Node::Text(text) => body.text(&text)?,
             Node::End => body.end()?,

@@ -2,6 +2,7 @@
 //! with its notes. The facts are `promoted_title_count`, `ppt.slides`, `ppt.hidden_slides`, `ppt.missing_slides` and
 //! `ppt.slides_without_text`.
 
+mod looks;
 mod objects;
 mod records;
 mod text;

@@ -113,6 +113,8 @@ mod tests {
     #[test]
     fn a_page_that_is_no_article_is_taken_whole_and_an_empty_one_has_no_text() {
         assert_eq!(of("<title>Tiny</title><p>One line.</p>", None).extraction.text, "One line.");
+        let as_xml = "<?xml version='1.0'?><html><head><script src='a.js'/></head><body><p>One line.</p></body></html>";
+        assert_eq!(of(as_xml, None).extraction.text, "One line.");
         for empty in ["", "<html></html>", "<script>x()</script>", "<title>Only a title</title>", "\0\0\0", "<!--"] {
             assert_eq!(of(empty, None).extraction.text, "", "{empty}");
         }

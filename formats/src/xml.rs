@@ -49,6 +49,13 @@ impl Element {
     }
 }
 
+/// One step through a document, before anything of it is kept.
+pub(crate) enum Step<'a> {
+    Start(BytesStart<'a>),
+    End,
+    Text(Cow<'a, str>),
+}
+
 pub(crate) struct XmlReader<R: Read> {
     inner: Reader<BufReader<DecodeReaderBytes<R, Vec<u8>>>>,
     buffer: Vec<u8>,
@@ -76,25 +83,34 @@ impl<R: Read> XmlReader<R> {
 
     /// The next node; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Node>, FormatError> {
+        self.step(|step| match step {
+            Step::Start(start) => Node::Start(element(&start)),
+            Step::End => Node::End,
+            Step::Text(text) => Node::Text(text.into_owned()),
+        })
+    }
+
+    /// What is taken of the next step, for those who do not need all of it; `None` at the end.
+    pub(crate) fn step<T>(&mut self, take: impl FnOnce(Step<'_>) -> T) -> Result<Option<T>, FormatError> {
         loop {
             self.buffer.clear();
             let event = self.inner.read_event_into(&mut self.buffer).map_err(|error| read_error(self.format, error))?;
-            return Ok(Some(match event {
+            let step = match event {
                 Event::Start(start) => {
                     self.depth = deeper(self.depth, self.max_depth)?;
-                    Node::Start(element(&start))
+                    Step::Start(start)
                 }
                 Event::End(_) => {
                     self.depth -= 1;
-                    Node::End
+                    Step::End
                 }
-                Event::Text(text) => Node::Text(text.xml10_content().into_owned()),
-                Event::CData(text) => Node::Text(text.xml10_content().into_owned()),
-                Event::GeneralRef(reference) => Node::Text(match reference.resolve_char_ref() {
-                    Ok(Some(character)) => character.to_string(),
+                Event::Text(text) => Step::Text(text.xml10_content()),
+                Event::CData(text) => Step::Text(text.xml10_content()),
+                Event::GeneralRef(reference) => Step::Text(match reference.resolve_char_ref() {
+                    Ok(Some(character)) => character.to_string().into(),
                     _ => match quick_xml::escape::resolve_predefined_entity(&reference.xml10_content()) {
-                        Some(text) => text.to_owned(),
-                        None if self.may_have_type => format!("&{};", reference.xml10_content()),
+                        Some(text) => text.into(),
+                        None if self.may_have_type => format!("&{};", reference.xml10_content()).into(),
                         None => {
                             return Err(FormatError::corrupt(self.format, "it refers to an undefined entity"));
                         }
@@ -105,7 +121,8 @@ impl<R: Read> XmlReader<R> {
                 Event::Eof if self.depth > 0 => return Err(cut_short(self.format)),
                 Event::Eof => return Ok(None),
                 Event::Comment(_) | Event::PI(_) | Event::Decl(_) | Event::Empty(_) => continue,
-            }));
+            };
+            return Ok(Some(take(step)));
         }
     }
 

@@ -246,7 +246,7 @@ pub async fn bulk(settings: &Settings, output: Output, arguments: BulkArguments)
         match by_broker {
             true => broker::send(&mut run, settings, keys, sources, arguments.again).await,
             false => {
-                run.known = Arc::new(run.journal.known(keys, true));
+                run.known = Arc::new(run.journal.known(keys));
                 rest::send(&mut run, &client(settings)?, sources).await
             }
         }

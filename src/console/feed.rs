@@ -86,7 +86,7 @@ fn queues(feed: &FeedResponse) -> Markup {
                 tbody { @for queue in &feed.queues {
                     tr id={ "q-" (queue.name) } { td .mono .cut { (queue.name) } td .num .w1 { (say::count(queue.ready.into())) } td .num .w1 .dim { (say::count(queue.consumers.into())) } }
                 } }
-            } p .body .dim { "This process works on " (say::many(feed.at_work.try_into().unwrap_or(i64::MAX), "message")) "; it has up to 32 that are not acknowledged yet." } }
+            } p .body .dim { "This process works on " (say::many(feed.at_work.try_into().unwrap_or(i64::MAX), "message")) "; what a process was handed is ready no longer." } }
         },
     )
 }

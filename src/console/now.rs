@@ -71,7 +71,7 @@ pub async fn read(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
     Ok(Page { title: "Now".to_owned(), say: html! { (say) }, body, is_live: true, as_of: Some(now.at) })
 }
 
-/// How many tasks owe work, and whether there are more: of each type, counting ends at [`COUNTED`].
+/// How many tasks owe work, and whether there may be more: of each type and badge, counting ends at [`COUNTED`].
 pub fn owed(now: &OverviewResponse) -> (i64, bool) {
     let owed = now.queue.pending + now.queue.held + now.queue.waiting_for_retry;
     (owed, now.task_types.iter().any(|row| waits(row).1))

@@ -1,4 +1,5 @@
 //! The connection to the broker, and the exchanges and queues there.
+use super::levels;
 use crate::{settings::Settings, telemetry};
 use lapin::{
     BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind, ExchangeKind,
@@ -6,7 +7,7 @@ use lapin::{
     options::{
         BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
     },
-    protocol::{AMQPErrorKind, AMQPSoftError},
+    protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
     types::{AMQPValue, FieldTable},
     uri::AMQPUri,
 };
@@ -68,6 +69,13 @@ impl BrokerError {
     /// Whether another message may still be published.
     pub fn is_of_message(&self) -> bool {
         matches!(self, BrokerError::OfAnother(_) | BrokerError::Refused(_))
+    }
+
+    /// Whether one message ended the connection, for which all that were handed out with it pay.
+    pub fn ended_by_a_message(&self) -> bool {
+        let BrokerError::Broker(error) = self else { return matches!(self, BrokerError::Unreadable) };
+        let too_large = AMQPErrorKind::Hard(AMQPHardError::FRAMEERROR);
+        matches!(error.kind(), ErrorKind::ProtocolError(error) if *error.kind() == too_large)
     }
 
     /// Whether the broker says that there is no such queue.
@@ -168,7 +176,7 @@ impl Broker {
         let properties = ConnectionProperties::default().with_connection_name("svc".into());
         let uri = address(settings)?;
         let user = uri.authority.userinfo.username.clone();
-        let connection = answer(Connection::connect_uri(uri, properties)).await?;
+        let connection = answer(levels::connect(uri, properties)).await?;
         let publishing = answer(connection.create_channel()).await?;
         answer(publishing.confirm_select(ConfirmSelectOptions::default())).await?;
         let retries = settings.bulk_retry.iter().map(|time| (waits(*time), *time)).collect();

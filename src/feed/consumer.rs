@@ -30,6 +30,7 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 use std::{
+    collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -46,8 +47,11 @@ const AT_ONCE: usize = 8;
 const IN_HAND: u64 = 64 << 20;
 /// The time between two looks at the queue of tasks.
 const LOOK: Duration = Duration::from_millis(500);
-/// How much of a reason is kept with a message that is given up.
+/// How much of the reason is told for which a message is given up.
 const DETAIL_CHARACTERS: usize = 1_000;
+/// How many bytes of headers a message that is given up keeps, of the 128 KiB of a frame, and how many each has if all together have more.
+const HEADERS_BYTES: usize = 96 << 10;
+const SHORT_BYTES: usize = 1 << 10;
 /// How often a message is tried in each queue of retries.
 const TRIES_EACH: u32 = 2;
 /// The time between two tries while the database is away, first and later.
@@ -197,14 +201,9 @@ pub(super) async fn consume(service: &Arc<Service>, broker: &Broker, one_by_one:
         answer(channel.close(200, "".into())).await?;
         match next {
             Next::End => return Ok(()),
-            Next::GoOn => continue,
-            Next::Pause => {}
+            Next::GoOn => {}
+            Next::Pause => wait_for_half(service).await,
         }
-        let high_water = service.settings.bulk_high_water;
-        tracing::info!(high_water, "the bulk feed pauses until half of the ready tasks are done");
-        service.sampler.feed.note(Ok(Work::Pauses));
-        wait_for_half(service).await;
-        service.sampler.feed.note(Ok(Work::Takes));
     }
 }
 
@@ -222,9 +221,13 @@ async fn wait_for_room(service: &Service) {
 }
 
 async fn wait_for_half(service: &Service) {
-    while !service.ending.is_cancelled() && is_full(service, service.settings.bulk_high_water / 2).await {
+    let high_water = service.settings.bulk_high_water;
+    tracing::info!(high_water, "the bulk feed pauses until half of the ready tasks are done");
+    service.sampler.feed.note(Ok(Work::Pauses));
+    while !service.ending.is_cancelled() && is_full(service, high_water / 2).await {
         tokio::time::sleep(LOOK).await;
     }
+    service.sampler.feed.note(Ok(Work::Takes));
 }
 
 /// The body of a message that is worked on, which the metrics count.
@@ -332,13 +335,16 @@ fn aside(properties: &BasicProperties, said: &Said, broker: &Broker, rounds: u32
     dead::kept(properties).with_headers(headers).with_user_id(broker.user.as_str().into())
 }
 
-/// The properties of a message that is given up, with the reason.
+/// The properties of a message that is given up, with the reason. Of headers that leave no room for it in their frame, only the short ones stay.
 fn buried(properties: &BasicProperties, said: &Said, broker: &Broker, failure: &Failure) -> BasicProperties {
     let buried = aside(properties, said, broker, said.rounds);
     let mut headers = buried.headers().clone().unwrap_or_default();
-    let detail: String = failure.detail.chars().take(DETAIL_CHARACTERS).collect();
+    if headers.inner().values().map(dead::size).sum::<usize>() > HEADERS_BYTES {
+        let short = headers.inner().iter().filter(|(_, value)| dead::size(value) <= SHORT_BYTES);
+        headers = short.map(|(name, value)| (name.clone(), value.clone())).collect::<BTreeMap<_, _>>().into();
+    }
     headers.insert(CODE.into(), AMQPValue::LongString(failure.code.as_str().into()));
-    headers.insert(DETAIL.into(), AMQPValue::LongString(detail.into()));
+    headers.insert(DETAIL.into(), AMQPValue::LongString(failure.detail.as_str().into()));
     buried.with_headers(headers)
 }
 
@@ -395,7 +401,7 @@ async fn tried(
         Ok(()) => return Ok(Answer::Ack),
         Err(trouble) => trouble,
     };
-    let failure = match trouble {
+    let mut failure = match trouble {
         Trouble::Lost(_) | Trouble::Away(_) => return Err(trouble),
         Trouble::Later(failure) => match broker.retries.get((said.rounds / TRIES_EACH) as usize) {
             Some((queue, _)) => return Ok(Answer::Later { rounds: said.rounds + 1, queue: queue.clone() }),
@@ -413,6 +419,10 @@ async fn tried(
             failure
         }
     };
+    // It may quote the message, and everybody who is told of it holds it.
+    if let Some((end, _)) = failure.detail.char_indices().nth(DETAIL_CHARACTERS) {
+        failure.detail.truncate(end);
+    }
     tracing::warn!(message = receipt.message_id, code = failure.code.as_str(), "a message is rejected");
     let recorded = async {
         let mut tx = store::transaction::begin(&service.pool).await?;

@@ -1,7 +1,7 @@
 //! The messages that were given up: looked at, sent once more, or dropped. Each stays in its queue until something else has it.
 use super::{
     broker::{Broker, BrokerError, answer},
-    message::{CODE, DETAIL, ROUNDS, Said, Source, UPLOADER, header},
+    message::{CODE, DETAIL, ROUNDS, Said, Source, TRACEPARENT, UPLOADER, header},
 };
 use crate::settings::Settings;
 use lapin::{
@@ -107,6 +107,10 @@ impl Dead {
 
 /// The headers that name further queues.
 const COPIES: [&str; 2] = ["CC", "BCC"];
+/// How a producer begins the headers that the service reads.
+const OURS: &str = "svc-";
+/// How much of the other headers a message keeps. All its headers go in one frame, and what the service adds must find room there too.
+const OTHERS_BYTES: usize = 16 << 10;
 
 /// The properties under which a message begins anew, as its first publisher's.
 fn anew(properties: &BasicProperties, said: &Said, user: &str) -> BasicProperties {
@@ -121,11 +125,30 @@ fn anew(properties: &BasicProperties, said: &Said, user: &str) -> BasicPropertie
 /// service, which may write where the producer may not.
 pub(super) fn kept_headers(properties: &BasicProperties, is_kept: impl Fn(&str) -> bool) -> FieldTable {
     let mut headers = FieldTable::default();
+    let mut room = OTHERS_BYTES;
     let old = properties.headers().as_ref().map(|headers| headers.inner()).into_iter().flatten();
     for (name, value) in old.filter(|(name, _)| !COPIES.contains(&name.as_str()) && is_kept(name.as_str())) {
+        if !name.as_str().starts_with(OURS) && name.as_str() != TRACEPARENT {
+            let Some(left) = room.checked_sub(name.as_str().len() + size(value)) else { continue };
+            room = left;
+        }
         headers.insert(name.clone(), value.clone());
     }
     headers
+}
+
+/// About how many bytes a value of a header takes.
+pub(super) fn size(value: &AMQPValue) -> usize {
+    let within = match value {
+        AMQPValue::LongString(text) => text.as_bytes().len(),
+        AMQPValue::ByteArray(bytes) => bytes.as_slice().len(),
+        AMQPValue::FieldArray(values) => values.as_slice().iter().map(size).sum(),
+        AMQPValue::FieldTable(values) => {
+            values.inner().iter().map(|(name, value)| name.as_str().len() + size(value)).sum()
+        }
+        _ => 0,
+    };
+    within + 10
 }
 
 /// What a message keeps when this service publishes it again: all but its headers, its user, and the time after which it expires.
@@ -175,6 +198,15 @@ mod tests {
         assert_eq!(names, ["svc-sha256", "svc-uploader"]);
         assert_eq!(Said::read(&anew, "svc").user.as_deref(), Some("producer"));
         assert!(anew.expiration().is_none() && anew.content_type().is_some() && anew.message_id().is_some());
+        // What nobody here reads takes no room from what is added.
+        let long = |bytes: usize| AMQPValue::LongString("x".repeat(bytes).into());
+        let mut headers = FieldTable::default();
+        for (name, value) in [("a", long(OTHERS_BYTES)), ("b", long(10)), ("svc-options", long(OTHERS_BYTES))] {
+            headers.insert(name.into(), value);
+        }
+        let kept = kept_headers(&BasicProperties::default().with_headers(headers), |_| true);
+        let names: Vec<&str> = kept.inner().keys().map(|name| name.as_str()).collect();
+        assert_eq!(names, ["b", "svc-options"]);
         // Whoever is not the service must not replay what the service buried.
         assert!(Said::read(&buried, "mallory").is_of_another);
     }

@@ -31,7 +31,7 @@ const ENVELOPE_BYTES: u64 = 64 << 10;
 const OPTIONS_BYTES: usize = 64 << 10;
 
 /// The header in which a publisher may name its trace.
-const TRACEPARENT: &str = "traceparent";
+pub const TRACEPARENT: &str = "traceparent";
 
 /// What the properties of a message say.
 #[derive(Clone, Debug)]

@@ -8,7 +8,10 @@ use crate::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::{
+    fs::{Mode, OFlags, ResolveFlags, openat2},
+    io::Errno,
+};
 use std::{
     fs::File,
     io::{self, Read},
@@ -142,17 +145,24 @@ fn beneath(root: &Path, path: &str) -> Result<File, Missing> {
             Failure::field("source", "path: there is no such file under SVC_BULK_ROOT")
                 .with("remedy", "put the file there before the message"),
         ),
-        error => match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-            Some(rustix::io::Errno::XDEV) => refused("leads out of SVC_BULK_ROOT"),
-            Some(rustix::io::Errno::LOOP) => refused("goes through a link, which is not followed"),
-            Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => refused("the service may not read this file"),
-            Some(rustix::io::Errno::AGAIN | rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => away(&error),
-            _ => refused("is not the path of a file"),
-        },
+        error => refusal(&error).map_or_else(|| away(&error), refused),
     })?;
     match opened.metadata() {
         Ok(facts) if facts.is_file() => Ok(opened),
         _ => Err(refused("is not a plain file")),
+    }
+}
+
+/// Why what cannot be opened will never be; `None` if it may be later: a drive of the network that is away says so in many ways.
+fn refusal(error: &io::Error) -> Option<&'static str> {
+    match Errno::from_raw_os_error(error.raw_os_error()?) {
+        Errno::XDEV => Some("leads out of SVC_BULK_ROOT"),
+        Errno::LOOP => Some("goes through a link, which is not followed"),
+        Errno::ACCESS | Errno::PERM => Some("the service may not read this file"),
+        Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL | Errno::NXIO | Errno::NODEV => {
+            Some("is not the path of a file")
+        }
+        _ => None,
     }
 }
 
@@ -209,5 +219,11 @@ mod tests {
             assert_eq!(text, "inside");
         }
         assert!(matches!(beneath(&folder.path().join("none"), "x"), Err(Missing::Later(_))));
+        for refused in ["in/file/x", &"x".repeat(300)] {
+            assert!(matches!(beneath(&root, refused), Err(Missing::Refused(_))), "{refused:?}");
+        }
+        for away in [Errno::IO, Errno::STALE, Errno::TIMEDOUT, Errno::HOSTDOWN, Errno::MFILE, Errno::AGAIN] {
+            assert_eq!(refusal(&away.into()), None, "{away}");
+        }
     }
 }

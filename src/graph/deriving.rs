@@ -58,6 +58,8 @@ pub fn start(pool: PgPool, most: usize) -> JoinHandle<()> {
 /// Derives facts for as long as this process is the one and has its connection.
 async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
     let Some(mut conn) = derived::leader(pool).await? else { return Ok(()) };
+    // What was too much for the process before may fit this one, whose limit may be another.
+    derived::retry_given_up(&mut conn).await?;
     let mut rests = Rests::default();
     loop {
         let waiting = derived::waiting(&mut conn).await?;

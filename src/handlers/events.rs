@@ -133,6 +133,10 @@ impl Follow {
     async fn next(mut self) -> Option<(Item, Option<Follow>)> {
         let mut away = 0;
         loop {
+            // Its caller goes on where it is at another process, however much is left to tell.
+            if self.ending.is_cancelled() {
+                return None;
+            }
             if self.read_at.elapsed() >= FRESH {
                 self.read.clear();
             }

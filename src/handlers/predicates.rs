@@ -182,7 +182,10 @@ impl Handle<ops::update_predicate> for Service {
             Ok(false) => return Err(no_predicate(id.0)),
         }
         let row = read(&mut tx, caller, id).await?;
-        opposed(row.is_symmetric, row.is_asymmetric)?;
+        // What ontologies say is not this call's fault, so only a call that says one of the two is held against both.
+        if [change.symmetric, change.asymmetric].contains(&Some(true)) {
+            opposed(row.is_symmetric, row.is_asymmetric)?;
+        }
         tx.commit().await.or_fail()?;
         Ok(self.predicate(row))
     }

@@ -2,7 +2,7 @@
 use super::{Tools, settle, tasks::types::TaskTypes};
 use crate::{
     core::Core,
-    store::{self, leases::Held},
+    store::{self, away::away, leases::Held},
 };
 use sqlx::PgPool;
 use std::collections::HashSet;
@@ -26,30 +26,45 @@ pub(crate) async fn end(core: &Core, types: &TaskTypes, held: &[Held]) -> sqlx::
     ended
 }
 
-/// Ends held tasks, each in a transaction of its own, and notes the files that are to be settled.
+/// Ends held tasks, each in a transaction of its own, and notes the files that are to be settled. One that cannot be ended keeps none of the others held; its
+/// lease runs out, and then the reaper tries again.
 async fn end_all(pool: &PgPool, types: &TaskTypes, held: &[Held], roots: &mut HashSet<RootId>) -> sqlx::Result<()> {
+    let mut all = Ok(());
     for task in held {
-        let mut tx = store::transaction::begin(pool).await?;
-        settle::lock_for_failure(&mut tx, types, &task.task_type, task.scope_document_id, &task.params.0).await?;
-        if !store::leases::end(&mut tx, task).await? {
-            continue;
+        match end_one(pool, types, task).await {
+            Ok(root_id) => roots.extend(root_id),
+            // Without the database the others cannot be ended either.
+            Err(error) if away(&error).is_some() => return Err(error),
+            Err(error) => {
+                tracing::warn!(task.id = task.id.0, document.id = task.scope_document_id.0, %error, "a task could not be ended; the reaper tries again once its lease is over");
+                all = Err(error);
+            }
         }
-        let (id, params) = (task.scope_document_id, &task.params.0);
-        let root_id = match task.cancelled {
-            true => settle::task_cancelled(&mut tx, types, &task.task_type, id, params).await?,
-            false => settle::task_failed(&mut tx, types, &task.task_type, id, params).await?,
-        };
-        tx.commit().await?;
-        if !task.cancelled {
-            tracing::error!(
-                task.id = task.id.0,
-                task.r#type = task.task_type,
-                document.id = task.scope_document_id.0,
-                root.id = root_id.map(|root_id| root_id.0),
-                "a task lost its last lease and failed"
-            );
-        }
-        roots.extend(root_id);
     }
-    Ok(())
+    all
+}
+
+/// Ends a held task if its claim still holds it. Returns the file that is to be settled.
+async fn end_one(pool: &PgPool, types: &TaskTypes, task: &Held) -> sqlx::Result<Option<RootId>> {
+    let mut tx = store::transaction::begin(pool).await?;
+    settle::lock_for_failure(&mut tx, types, &task.task_type, task.scope_document_id, &task.params.0).await?;
+    if !store::leases::end(&mut tx, task).await? {
+        return Ok(None);
+    }
+    let (id, params) = (task.scope_document_id, &task.params.0);
+    let root_id = match task.cancelled {
+        true => settle::task_cancelled(&mut tx, types, &task.task_type, id, params).await?,
+        false => settle::task_failed(&mut tx, types, &task.task_type, id, params).await?,
+    };
+    tx.commit().await?;
+    if !task.cancelled {
+        tracing::error!(
+            task.id = task.id.0,
+            task.r#type = task.task_type,
+            document.id = task.scope_document_id.0,
+            root.id = root_id.map(|root_id| root_id.0),
+            "a task lost its last lease and failed"
+        );
+    }
+    Ok(root_id)
 }

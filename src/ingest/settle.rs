@@ -18,6 +18,7 @@ use crate::{
     search::bm25,
     store::{
         self,
+        away::{away, sql_state},
         evidence::Evidence,
         ingest_nodes::{Belongs, ChildrenDone, Frontier, Left, Rollup, Touched},
         nodes::Landed,
@@ -485,13 +486,30 @@ pub async fn take_left(core: &Core) -> sqlx::Result<bool> {
         // A root that cannot be settled must not keep the others waiting.
         match settle(core, root_id).await {
             Ok(more) => queued |= more,
-            Err(error) => {
+            // Without the database the others cannot be settled either.
+            Err(bm25::Error::Database(error)) if away(&error).is_some() => return Err(error),
+            // Only counts that do not fit what is there break a constraint (class 23 of PostgreSQL's errors).
+            Err(bm25::Error::Database(error)) if sql_state(&error).starts_with("23") => {
                 tracing::error!(root.id = root_id.0, error = %error, "this root could not be settled; recounting its nodes, which repairs the effect of a defect");
-                recount(&core.pool, root_id).await?;
+                recount_or_leave(&core.pool, root_id).await?;
+            }
+            Err(error) => {
+                tracing::warn!(root.id = root_id.0, error = %error, "this root could not be settled; the next sweep tries again");
             }
         }
     }
     Ok(queued)
+}
+
+/// Recounts the nodes of a root. One that cannot be recounted must not keep the others waiting either, so only a database that is away is an error.
+async fn recount_or_leave(pool: &PgPool, root_id: RootId) -> sqlx::Result<()> {
+    match recount(pool, root_id).await {
+        Err(error) if away(&error).is_none() => {
+            tracing::error!(root.id = root_id.0, error = %error, "the nodes of this root could not be recounted; the next sweep tries again");
+            Ok(())
+        }
+        recounted => recounted,
+    }
 }
 
 async fn recount(pool: &PgPool, root_id: RootId) -> sqlx::Result<()> {
@@ -525,7 +543,7 @@ pub async fn repair(pool: &PgPool) -> sqlx::Result<()> {
             root.id = root_id.0,
             "nodes are in flight with nothing left to do; recounting them, which repairs the effect of a defect"
         );
-        recount(pool, root_id).await?;
+        recount_or_leave(pool, root_id).await?;
     }
     Ok(())
 }

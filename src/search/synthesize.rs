@@ -76,11 +76,13 @@ pub async fn prepare(core: &Core, caller: &Caller, body: SynthesizeSearch) -> Re
             result.hits.iter_mut().flatten().for_each(|hit| hit.snippet = None);
         }
     }
+    let context = core.settings.llm_context_tokens;
+    let most_title = most_title(room(context, &question, sources.len()), sources.len());
     let ask = (!sources.is_empty()).then(|| Ask {
         purpose: "synthesize",
         instructions: INSTRUCTIONS.to_owned(),
-        message: message(&question, &sources, &texts),
-        max_tokens: answer_tokens(ANSWER_TOKENS, core.settings.llm_context_tokens) as u32,
+        message: message(&question, &sources, &texts, most_title),
+        max_tokens: answer_tokens(ANSWER_TOKENS, context) as u32,
         temperature: 0.0,
         schema: Some(schema()),
         model: None,
@@ -157,10 +159,12 @@ async fn sources(
     let mut left = room(core.settings.llm_context_tokens, question, read.len());
     let (mut sources, mut texts) = (Vec::new(), Vec::new());
     let count = read.len();
+    let most_title = most_title(left, count);
     for (place, (Beginning { id, title, text, .. }, start)) in read.into_iter().enumerate() {
         let share = left / (count - place);
-        let text = excerpt(&text, start, share.saturating_sub(title.len()));
-        left = left.saturating_sub(text.len() + title.len());
+        let told = beginning_of(&title, most_title).len();
+        let text = excerpt(&text, start, share.saturating_sub(told));
+        left = left.saturating_sub(text.len() + told);
         sources.push(AnswerSource {
             marker: place as u32 + 1,
             document_id: id.0,
@@ -191,11 +195,21 @@ fn room(context: usize, question: &str, sources: usize) -> usize {
     bytes.saturating_sub(others).max(LEAST_BYTES)
 }
 
-fn message(question: &str, sources: &[AnswerSource], texts: &[Quotable]) -> String {
+/// The most bytes of a title in a question where so many sources have this room together. A long title takes no more than a quarter from its text.
+fn most_title(room: usize, sources: usize) -> usize {
+    room / sources.max(1) / 4
+}
+
+fn beginning_of(title: &str, most: usize) -> &str {
+    &title[..title.floor_char_boundary(most)]
+}
+
+fn message(question: &str, sources: &[AnswerSource], texts: &[Quotable], most_title: usize) -> String {
     let mark = mark();
     let mut message = format!("{QUESTION}{question}\n");
     for (source, text) in sources.iter().zip(texts) {
-        message += &format!("\nsource {}\n{mark}\n{}\n{}\n{mark}\n", source.marker, source.title, text.text());
+        let title = beginning_of(&source.title, most_title);
+        message += &format!("\nsource {}\n{mark}\n{title}\n{}\n{mark}\n", source.marker, text.text());
     }
     message
 }
@@ -386,19 +400,25 @@ mod tests {
     #[test]
     fn a_question_and_its_answer_fit_what_the_model_takes_however_little_that_is() {
         let question = "what does the grey heron eat ".repeat(10);
+        let long = "鷺".repeat(1000);
+        let counts = [1, MAX_SOURCES as usize, 20];
         for context in [2048, 4096, 8192, 100_000] {
-            for count in [1, MAX_SOURCES as usize, 20] {
+            for (count, title) in counts.map(|count| [(count, ""), (count, long.as_str())]).concat() {
                 let room = room(context, &question, count);
+                let most_title = most_title(room, count);
                 let source = |at: usize| AnswerSource {
                     marker: at as u32 + 1,
                     document_id: 1,
-                    title: String::new(),
+                    title: title.to_owned(),
                     anchor: None,
                 };
                 let sources: Vec<AnswerSource> = (0..count).map(source).collect();
-                let texts: Vec<Quotable> = (0..count).map(|_| Quotable::new("x".repeat(room / count))).collect();
-                let asked = (INSTRUCTIONS.len() + message(&question, &sources, &texts).len()).div_ceil(3);
+                let most = room / count - beginning_of(title, most_title).len();
+                let texts: Vec<Quotable> = (0..count).map(|_| Quotable::new("x".repeat(most))).collect();
+                let asked = (INSTRUCTIONS.len() + message(&question, &sources, &texts, most_title).len()).div_ceil(3);
                 assert!(asked + answer_tokens(ANSWER_TOKENS, context) <= context, "{count}: {asked} of {context}");
+                let told = message(&question, &sources[..1], &texts[..1], most_title);
+                assert_eq!(told.contains("鷺鷺"), !title.is_empty(), "much of a title is told");
             }
         }
     }

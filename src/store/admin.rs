@@ -166,18 +166,27 @@ async fn under(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<U
     .await
 }
 
-/// The types, or the badges, of unfinished tasks that may wait for a reason which lies with a pause or with the fleet; `None` for a reason that
-/// the task itself tells. A blank badge stands for the tasks without one. What is in the queue is read in steps from one to the next.
-async fn unserved(conn: &mut PgConnection, reason: Option<BlockedBy>) -> sqlx::Result<Option<Vec<String>>> {
+/// The types, or the badges, of unfinished tasks that may wait for a reason which lies with a pause or with the fleet; nothing for a reason that
+/// the task itself tells. A blank badge stands for the tasks without one. What no worker can run has three lists: types of tasks without a badge, types of
+/// others, and the badges of these. What is in the queue is read in steps from one to the next.
+async fn unserved(conn: &mut PgConnection, reason: Option<BlockedBy>) -> sqlx::Result<Vec<Vec<String>>> {
     let query = match reason {
         Some(BlockedBy::Paused) => "SELECT task_type FROM paused_task_type",
         Some(BlockedBy::NoHandler) => {
-            "WITH RECURSIVE type(name) AS (
-                 (SELECT task_type FROM task_queue WHERE NOT final ORDER BY task_type LIMIT 1)
-                 UNION ALL
-                 SELECT next.task_type FROM type CROSS JOIN LATERAL (
-                     SELECT task_type FROM task_queue WHERE NOT final AND task_type > type.name ORDER BY task_type LIMIT 1) next)
-             SELECT name FROM type CROSS JOIN fleet f WHERE f.workers > 0 AND name <> ALL (f.task_types)"
+            let (without, types, badges): (Vec<String>, Vec<String>, Vec<String>) = sqlx::query_as(concat!(
+                "WITH RECURSIVE ",
+                queue::pairs!(),
+                ",
+                 unserved AS (
+                     SELECT p.task_type, p.badge FROM pair p CROSS JOIN fleet f
+                      WHERE f.workers > 0 AND NOT is_served(p.task_type, p.badge, f.serves)
+                        AND (f.takes_all OR p.badge = ANY (f.badges) OR (p.badge = '' AND f.takes_unbadged)))
+                 SELECT ARRAY(SELECT task_type FROM unserved WHERE badge = ''), ARRAY(SELECT DISTINCT task_type FROM unserved WHERE badge <> ''),
+                        ARRAY(SELECT DISTINCT badge FROM unserved WHERE badge <> '')"
+            ))
+            .fetch_one(conn)
+            .await?;
+            return Ok(vec![without, types, badges]);
         }
         Some(BlockedBy::NoWorkerForBadge) => {
             "WITH RECURSIVE badge(name) AS (
@@ -189,9 +198,9 @@ async fn unserved(conn: &mut PgConnection, reason: Option<BlockedBy>) -> sqlx::R
              SELECT name FROM badge CROSS JOIN fleet f WHERE f.workers > 0 AND NOT f.takes_all AND name <> ALL (f.badges)
              UNION ALL SELECT '' FROM fleet f WHERE f.workers > 0 AND NOT f.takes_unbadged"
         }
-        _ => return Ok(None),
+        _ => return Ok(Vec::new()),
     };
-    sqlx::query_scalar(query).fetch_all(conn).await.map(Some)
+    Ok(vec![sqlx::query_scalar(query).fetch_all(conn).await?])
 }
 
 /// The tasks after `after`, by id, that pass the query's filters. Under a document that does not exist there are none.
@@ -217,7 +226,7 @@ pub async fn tasks(
         Some(TaskStatus::Completed) => &["true"],
     };
     let unserved = unserved(conn, query.blocked_by).await?;
-    // Each reason is looked up in an index where there is one; the view says the same of every task that it finds. $11 is what nobody serves.
+    // Each reason is looked up in an index where there is one; the view says the same of every task that it finds. From $11 on is what nobody serves.
     let of_reasons: &[&str] = match query.blocked_by {
         Some(BlockedBy::Backoff) => {
             &["retry_after IS NOT NULL AND NOT ready AND NOT final AND parked_on IS NULL AND claim_token IS NULL"]
@@ -229,7 +238,10 @@ pub async fn tasks(
         Some(BlockedBy::Paused) => {
             &["NOT final AND parked_on < 0", "NOT final AND task_type = ANY ($11) AND coalesce(parked_on, 0) >= 0"]
         }
-        Some(BlockedBy::NoHandler) => &["NOT final AND task_type = ANY ($11)"],
+        Some(BlockedBy::NoHandler) => &[
+            "NOT final AND task_type = ANY ($11) AND service_badge IS NULL",
+            "NOT final AND task_type = ANY ($12) AND service_badge = ANY ($13)",
+        ],
         Some(BlockedBy::NoWorkerForBadge) => {
             &["NOT final AND service_badge = ANY ($11)", "NOT final AND service_badge IS NULL AND '' = ANY ($11)"]
         }
@@ -262,8 +274,8 @@ pub async fn tasks(
         .bind(place.as_ref().map(|place| &place.first))
         .bind(place.as_ref().map(|place| &place.past))
         .bind(place.as_ref().map(|place| &place.roots));
-    if let Some(unserved) = unserved {
-        listed = listed.bind(unserved);
+    for list in unserved {
+        listed = listed.bind(list);
     }
     // Planned with its values: which index is best depends on the filters that are given.
     let rows = listed.persistent(false).fetch_all(conn).await?;
@@ -308,7 +320,7 @@ pub async fn frontier(conn: &mut PgConnection, scope: &Readable, line: &[i64]) -
          SELECT a.task_type, a.status::text AS status, a.tasks, extract(epoch FROM clock_timestamp() - a.oldest)::float8 AS oldest_seconds,
                 blocked_by(a.status, a.status IN ('claimed', 'running') AND is_lapsed(a.lease_until), a.has_unmet, a.backs_off,
                            a.parked < 0 OR p.id IS NOT NULL, a.parked IS NOT NULL, a.task_type, a.service_badge,
-                           f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) AS blocked_by
+                           f.workers, f.takes_all, f.takes_unbadged, f.badges, f.serves) AS blocked_by
            FROM alike a CROSS JOIN fleet f LEFT JOIN paused_task_type p ON p.task_type = a.task_type"
     );
     let alike: Vec<AlikeRow> = sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await?;
@@ -342,7 +354,7 @@ struct TaskTypeRow {
     has_handler: bool,
 }
 
-/// The task types that are in the queue, known to a living worker, or paused; or only the named one. Of each type, at
+/// The task types that are in the queue, known to a living worker, or paused; or only the named one. Of each type and badge, at
 /// most [`queue::COUNTED`] tasks that nobody holds are counted. Inside a transaction, the count uses only indexes.
 pub async fn task_types(conn: &mut PgConnection, only: Option<&str>) -> sqlx::Result<Vec<TaskTypeState>> {
     sqlx::query("SELECT set_config('enable_seqscan', 'off', true)").execute(&mut *conn).await?;

@@ -1,6 +1,6 @@
 //! The record of who changed principals, tokens, grants, access roots, webhooks, search contexts, indexes and rules of views, who moved
 //! documents to other readers or their vectors to another model, and who acted on the queue. Rows are only added.
-use super::word::Word;
+use super::{text::storable_json, word::Word};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
@@ -61,6 +61,8 @@ impl<'a> Entry<'a> {
 /// Records an act, in the transaction that carries it out.
 pub async fn record(conn: &mut PgConnection, actor: Actor<'_>, entry: Entry<'_>) -> sqlx::Result<()> {
     let (actor_id, actor) = actor.columns();
+    // Somebody else may have written a part of it.
+    let detail = Value::Object(entry.detail);
     sqlx::query(
         "INSERT INTO access_audit (actor_id, actor, act, principal_id, principal, document_id, detail)
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -71,7 +73,7 @@ pub async fn record(conn: &mut PgConnection, actor: Actor<'_>, entry: Entry<'_>)
     .bind(entry.principal.map(|(id, _)| id))
     .bind(entry.principal.map(|(_, name)| name))
     .bind(entry.document_id)
-    .bind(Json(&entry.detail))
+    .bind(storable_json(&detail).as_ref())
     .execute(conn)
     .await
     .map(|_| ())

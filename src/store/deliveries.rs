@@ -198,7 +198,8 @@ pub enum Ended {
     Withheld,
 }
 
-/// Records how a try ended; nothing if another process has claimed the delivery since.
+/// Records how a try ended; nothing if another process has claimed the delivery since. Who has asked for another try meanwhile gets it, unless this one
+/// arrived.
 pub async fn record(conn: &mut PgConnection, claimed: &Claimed, ended: &Ended) -> sqlx::Result<()> {
     let (state, status, error, again) = match ended {
         Ended::Delivered { status } => (DeliveryState::Delivered, Some(*status), None, None),
@@ -213,7 +214,8 @@ pub async fn record(conn: &mut PgConnection, claimed: &Claimed, ended: &Ended) -
     let is_of_receiver = matches!(ended, Ended::Delivered { .. } | Ended::Failed { .. });
     sqlx::query(
         "WITH tried AS (
-             UPDATE webhook_delivery SET state = $3, status = $4, error = $5, due_at = clock_timestamp() + coalesce($6, interval '0'),
+             UPDATE webhook_delivery SET status = $4, error = $5, state = CASE WHEN $5 IS NOT NULL AND tries < $8 THEN 'pending' ELSE $3 END,
+                    due_at = clock_timestamp() + CASE WHEN tries < $8 THEN interval '0' ELSE coalesce($6, interval '0') END,
                     claimed_until = NULL, claim = NULL
               WHERE id = $1 AND claim = $2 RETURNING webhook_id)
          UPDATE webhooks w SET failing_since = CASE WHEN $5 IS NOT NULL THEN coalesce(w.failing_since, clock_timestamp()) END
@@ -226,6 +228,7 @@ pub async fn record(conn: &mut PgConnection, claimed: &Claimed, ended: &Ended) -
     .bind(error.map(super::text::storable).as_deref())
     .bind(again.map(interval))
     .bind(is_of_receiver)
+    .bind(claimed.tries)
     .execute(conn)
     .await
     .map(|_| ())

@@ -379,25 +379,27 @@ pub async fn delete_subtrees(conn: &mut PgConnection, roots: &[Place]) -> sqlx::
     let roots: Vec<DocumentId> = roots.iter().map(Place::id).collect();
     super::events::deleted(conn, &roots).await?;
     // A count before this delete would miss what somebody creates deep under a root between the two.
-    let rows: Vec<(DocumentId, Word<Settled>, bool)> = sqlx::query_as(
+    let rows: Vec<(DocumentId, Word<Settled>, i64)> = sqlx::query_as(
         "WITH gone AS (DELETE FROM documents WHERE id = ANY($1) OR path && $1 RETURNING id, settled, guard),
               untold AS (
                   INSERT INTO bulk_gone (document_id, message_id, sha256, outcome, has_ended, reply_to, correlation_id)
                   SELECT m.document_id, m.message_id, m.sha256, m.outcome, m.has_ended OR g.settled <> 'in_flight', m.reply_to, m.correlation_id
                     FROM gone g CROSS JOIN LATERAL (SELECT b.* FROM bulk_message b WHERE b.document_id = g.id OFFSET 0) m)
-         SELECT id, settled, guard <> -1 FROM gone",
+         SELECT id, settled, guard FROM gone",
     )
     .bind(roots)
     .fetch_all(&mut *conn)
     .await?;
     let mut gone = Gone { ids: Vec::with_capacity(rows.len()), ..Gone::default() };
-    for (id, settled, is_counted) in rows {
+    let mut guards = Vec::with_capacity(rows.len());
+    for (id, settled, guard) in rows {
         gone.ids.push(id);
-        if is_counted {
+        guards.push(guard);
+        if guard != -1 {
             gone.counts.add(settled.0);
         }
     }
-    super::triples::follow::documents_gone(conn, &gone.ids).await?;
+    super::triples::follow::documents_gone(conn, &gone.ids, &guards).await?;
     Ok(gone)
 }
 

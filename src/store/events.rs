@@ -82,20 +82,34 @@ pub async fn imported(conn: &mut PgConnection, documents: &[DocumentId], tops: &
 /// Records what happened to facts, an event for each subject and for those who may read all of it: a fact whose object or source has other
 /// readers than its subject is told to the owner alone.
 pub(super) async fn facts(conn: &mut PgConnection, kind: EventKind, facts: &[TripleId]) -> sqlx::Result<()> {
+    facts_about(conn, kind, facts, &[], &[]).await
+}
+
+/// Does the same for facts whose objects may be among these documents, which the transaction has deleted, each with the guard that it had.
+pub(super) async fn facts_about(
+    conn: &mut PgConnection,
+    kind: EventKind,
+    facts: &[TripleId],
+    gone: &[DocumentId],
+    guards: &[i64],
+) -> sqlx::Result<()> {
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
          SELECT ",
         of_document!(),
         ", $2, jsonb_build_object('triple_ids', to_jsonb((f.ids)[:256]), 'triples', cardinality(f.ids)), f.owner_only
            FROM (SELECT t.subject_id, array_agg(t.id ORDER BY t.id) AS ids,
-                        NOT (t.zone IN (0, s.guard) AND coalesce(o.guard, 0) IN (0, s.guard)) AS owner_only
+                        NOT (t.zone IN (0, s.guard) AND coalesce(o.guard, g.guard, 0) IN (0, s.guard)) AS owner_only
                    FROM triples t JOIN documents s ON s.id = t.subject_id AND s.guard <> -1
-                   LEFT JOIN documents o ON o.id = t.object_id AND o.guard <> -1
-                  WHERE t.id = ANY($1) AND (t.object_id IS NULL OR o.id IS NOT NULL) GROUP BY 1, 3) f
+                   LEFT JOIN documents o ON o.id = t.object_id
+                   LEFT JOIN unnest($3::bigint[], $4::bigint[]) AS g(id, guard) ON g.id = t.object_id
+                  WHERE t.id = ANY($1) AND (t.object_id IS NULL OR coalesce(o.guard, g.guard) <> -1) GROUP BY 1, 3) f
            JOIN documents d ON d.id = f.subject_id ORDER BY d.id"
     ))
     .bind(facts)
     .bind(kind.as_str())
+    .bind(gone)
+    .bind(guards)
     .execute(conn)
     .await
     .map(|_| ())

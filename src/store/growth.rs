@@ -1,6 +1,6 @@
 //! What tells that one server will not do for much longer: how large things are, and how long what processes do takes. docs/operations.md
 //! says what helps next.
-use super::interval::interval;
+use super::{interval::interval, queue::pairs};
 use sqlx::{PgConnection, PgExecutor};
 use std::time::Duration;
 use svc_client::wire::FindingKind;
@@ -203,12 +203,17 @@ pub async fn signs(conn: &mut PgConnection, patience: Duration, growth: &Growth)
 
 /// How many embed tasks could run and have waited for so long, and for how many seconds the oldest has.
 async fn waiting(conn: &mut PgConnection, patience: Duration) -> sqlx::Result<(i64, f64)> {
-    // What is ready is not final, and an index has what is not final by type and age.
-    sqlx::query_as(
-        "SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(created_at))::float8, 0)
-           FROM (SELECT created_at FROM task_queue
-                  WHERE ready AND NOT final AND task_type = 'embed' AND created_at < clock_timestamp() - $1 ORDER BY created_at LIMIT $2) waiting",
-    )
+    // What is ready is not final, and an index has what is not final by type, badge and age.
+    sqlx::query_as(concat!(
+        "WITH RECURSIVE ",
+        pairs!(),
+        " SELECT least(count(*), $2), coalesce(extract(epoch FROM clock_timestamp() - min(waiting.created_at))::float8, 0)
+            FROM pair p CROSS JOIN LATERAL (
+                 SELECT t.created_at FROM task_queue t
+                  WHERE t.ready AND NOT t.final AND t.task_type = p.task_type AND coalesce(t.service_badge, '') = p.badge
+                    AND t.created_at < clock_timestamp() - $1 ORDER BY t.created_at LIMIT $2) waiting
+           WHERE p.task_type = 'embed'"
+    ))
     .bind(interval(patience))
     .bind(COUNTED)
     .fetch_one(conn)

@@ -301,11 +301,11 @@ pub async fn end(conn: &mut PgConnection, held: &Held) -> sqlx::Result<bool> {
               WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') AND ($4 OR heartbeat_at = $3)
              RETURNING id, scope_document_id, task_type, retry_count, lapses, claimed_by, param_fingerprint),
          attempts AS (
-             INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
+             INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint, is_last)
              SELECT scope_document_id, id, task_type, retry_count + lapses + $4::integer, 'failed', CASE WHEN $4 THEN 'permanent' ELSE 'timeout' END,
                     CASE WHEN $4 THEN 'cancelled' ELSE 'lease_expired' END,
                     CASE WHEN $4 THEN 'the task was cancelled' ELSE 'worker ' || coalesce(claimed_by, '?') || ' fell silent' END,
-                    coalesce(claimed_by, ''), $3, param_fingerprint
+                    coalesce(claimed_by, ''), $3, param_fingerprint, true
                FROM ended)
          SELECT id FROM ended",
     )

@@ -65,7 +65,7 @@ pub mod scope;
 pub mod search;
 pub(crate) mod segments;
 pub(crate) mod sessions;
-pub(crate) mod shape_bindings;
+pub mod shape_bindings;
 pub(crate) mod sheets;
 pub mod story;
 pub(crate) mod summaries;

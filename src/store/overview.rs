@@ -44,15 +44,12 @@ pub async fn throughput(conn: &mut PgConnection, minutes: u32) -> sqlx::Result<V
 }
 
 /// How many tasks ended in the last minute, by task type and by worker: they completed, were skipped, or failed for good. A failure that is tried
-/// again ends nothing; whether one was the last of its kind, only the task tells. What a reprocess notes of tasks that failed before it ended none of them.
+/// again ends nothing, and what a reprocess notes of tasks that failed before it ended none of them. No task is asked, because a reprocess may have taken it.
 pub async fn pace(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, String, i64)>> {
     sqlx::query_as(
         "SELECT a.task_type, a.worker, count(*) FROM task_attempts a
           WHERE a.ended_at > clock_timestamp() - interval '1 minute'
-            AND a.code IS DISTINCT FROM 'reprocessed'
-            AND (a.outcome IN ('completed', 'skipped') OR (a.outcome = 'failed' AND (a.error_type IN ('permanent', 'dependency') OR (
-                 EXISTS (SELECT 1 FROM task_queue t WHERE t.id = a.task_id AND t.final AND t.error_type IS NOT NULL)
-                 AND NOT EXISTS (SELECT 1 FROM task_attempts l WHERE l.task_id = a.task_id AND l.id > a.id AND l.outcome NOT IN ('completed', 'skipped', 'batched'))))))
+            AND (a.outcome = 'completed' OR (a.outcome = 'skipped' AND a.code IS DISTINCT FROM 'reprocessed') OR (a.outcome = 'failed' AND a.is_last))
           GROUP BY 1, 2",
     )
     .fetch_all(conn)

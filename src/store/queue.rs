@@ -3,7 +3,7 @@ use super::word::Word;
 use sqlx::{PgConnection, PgPool, postgres::PgListener};
 use svc_actors::{DocumentFacts, Lane, Lanes};
 use svc_client::wire::{BlockedBy, QueueState, TaskLane, TaskStatus};
-use svc_ids::RootId;
+use svc_ids::{RootId, TaskId};
 use uuid::Uuid;
 
 /// The channel which announces that somebody looks at the actors of the fleet.
@@ -68,38 +68,59 @@ pub struct TaskCount {
     pub blocked_by: Option<Word<BlockedBy>>,
 }
 
-/// Steps through the index from type to type, and takes the oldest unclaimed tasks of each type, and all claimed ones,
-/// which are as many as the fleet has slots. What is alike is counted first, and its reason is asked for once.
-pub const UNFINISHED: &str = "
-    WITH RECURSIVE type(name) AS (
-        (SELECT task_type FROM task_queue WHERE NOT final ORDER BY task_type LIMIT 1)
-        UNION ALL
-        SELECT next.task_type FROM type CROSS JOIN LATERAL (
-            SELECT task_type FROM task_queue WHERE NOT final AND task_type > type.name ORDER BY task_type LIMIT 1) next),
+/// The task types of unfinished tasks, each with each of its badges, as `pair(task_type, badge)`; the empty badge is that of tasks without one. Steps
+/// through the index from pair to pair.
+macro_rules! pairs {
+    () => {
+        "pair(task_type, badge) AS (
+             (SELECT task_type, coalesce(service_badge, '') FROM task_queue WHERE NOT final ORDER BY task_type, coalesce(service_badge, '') LIMIT 1)
+             UNION ALL
+             SELECT next.task_type, next.badge FROM pair CROSS JOIN LATERAL (
+                 SELECT task_type, coalesce(service_badge, '') AS badge FROM task_queue
+                  WHERE NOT final AND (task_type, coalesce(service_badge, '')) > (pair.task_type, pair.badge)
+                  ORDER BY task_type, coalesce(service_badge, '') LIMIT 1) next)"
+    };
+}
+pub(super) use pairs;
+
+/// Takes the oldest unclaimed tasks of each type and badge, and all claimed ones, which are as many as the fleet has slots. What is alike is counted
+/// first, and its reason is asked for once.
+pub const UNFINISHED: &str = concat!(
+    "WITH RECURSIVE ",
+    pairs!(),
+    ",
     unfinished AS (
-        SELECT type.name, oldest.* FROM type CROSS JOIN LATERAL (
+        SELECT pair.task_type AS name, oldest.* FROM pair CROSS JOIN LATERAL (
             SELECT lane, status, service_badge, NULL::timestamptz AS lease_until, sign(parked_on) AS parked, unmet_deps > 0 AS has_unmet,
                    retry_after > clock_timestamp() AS backs_off, created_at FROM task_queue t
-             WHERE NOT final AND task_type = type.name AND claim_token IS NULL ORDER BY created_at LIMIT $1) oldest
+             WHERE NOT final AND t.task_type = pair.task_type AND coalesce(service_badge, '') = pair.badge AND claim_token IS NULL
+             ORDER BY created_at LIMIT $1) oldest
         UNION ALL
         SELECT task_type, lane, status, service_badge, lease_until, sign(parked_on), unmet_deps > 0, retry_after > clock_timestamp(), created_at
           FROM task_queue WHERE claim_token IS NOT NULL),
     alike AS (
-        SELECT name, lane, status, service_badge, is_lapsed(lease_until) AS has_lapsed, parked, has_unmet, backs_off,
+        SELECT name, lane, status, service_badge, status IN ('claimed', 'running') AND is_lapsed(lease_until) AS has_lapsed, parked, has_unmet, backs_off,
                count(*) AS tasks, min(created_at) AS oldest FROM unfinished GROUP BY 1, 2, 3, 4, 5, 6, 7, 8)
     SELECT a.name AS task_type, a.lane, a.status, a.tasks, extract(epoch FROM clock_timestamp() - a.oldest)::float8 AS oldest_seconds,
            blocked_by(a.status, a.has_lapsed, a.has_unmet, a.backs_off, a.parked < 0 OR p.id IS NOT NULL, a.parked IS NOT NULL, a.name,
-                      a.service_badge, f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) AS blocked_by
-      FROM alike a CROSS JOIN fleet f LEFT JOIN paused_task_type p ON p.task_type = a.name ORDER BY 1, 3";
+                      a.service_badge, f.workers, f.takes_all, f.takes_unbadged, f.badges, f.serves) AS blocked_by
+      FROM alike a CROSS JOIN fleet f LEFT JOIN paused_task_type p ON p.task_type = a.name ORDER BY 1, 3"
+);
 
-/// Tasks that still owe work, by type, state and reason; of each type up to [`COUNTED`] unclaimed ones, the oldest.
+/// Tasks that still owe work, by type, state and reason; of each type and badge up to [`COUNTED`] unclaimed ones, the oldest.
 pub async fn unfinished(conn: &mut PgConnection) -> sqlx::Result<Vec<TaskCount>> {
     sqlx::query_as(UNFINISHED).bind(COUNTED).fetch_all(conn).await
 }
 
-/// Whether a living worker can run tasks of this type.
-pub async fn is_served(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT $1 = ANY (task_types) FROM fleet").bind(task_type).fetch_one(conn).await
+/// Whether a living worker can run this task: it runs the type and takes the badge.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
+pub async fn is_served(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM task_queue t CROSS JOIN fleet f WHERE t.id = $1 AND is_served(t.task_type, t.service_badge, f.serves))",
+    )
+    .bind(task_id)
+    .fetch_one(conn)
+    .await
 }
 
 /// Tasks of a type that failed for good.
@@ -138,11 +159,25 @@ pub fn state(unfinished: &[TaskCount], failed: &[FailedCount]) -> QueueState {
     }
 }
 
-/// Badges of ready tasks that no living worker answers to, each with the number of tasks, counted up to [`COUNTED`] per
-/// lane, and the seconds that the oldest has waited. Steps through the index from badge to badge.
+/// The workers of the last minute, as `recent(badges, strict, task_types)`. One that is gone counts for so long, because another one may be about to take
+/// its place.
+macro_rules! recent {
+    () => {
+        "recent AS MATERIALIZED (
+             SELECT badges, strict, task_types FROM workers WHERE beat_at > clock_timestamp() - lease - interval '1 minute'
+             UNION ALL SELECT badges, strict, task_types FROM workers_left WHERE left_at > clock_timestamp() - interval '1 minute')"
+    };
+}
+
+/// Badges of ready tasks that no worker has answered to for a minute, each with the number of tasks, counted up to [`COUNTED`] per
+/// lane, and the seconds that the oldest has waited. Tasks of a paused type do not count, because nobody is to run them. Steps through the index from badge
+/// to badge.
 pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
-    sqlx::query_as(
-        "WITH RECURSIVE pair(lane, badge) AS (
+    sqlx::query_as(concat!(
+        "WITH RECURSIVE ",
+        recent!(),
+        ",
+         pair(lane, badge) AS (
              (SELECT lane, coalesce(service_badge, '') FROM task_queue WHERE ready ORDER BY lane, coalesce(service_badge, '') LIMIT 1)
              UNION ALL
              SELECT next.lane, next.badge FROM pair CROSS JOIN LATERAL (
@@ -150,46 +185,48 @@ pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(Strin
                   WHERE ready AND (lane, coalesce(service_badge, '')) > (pair.lane, pair.badge)
                   ORDER BY lane, coalesce(service_badge, '') LIMIT 1) next),
          unserved AS (
-             SELECT lane, badge FROM pair WHERE NOT EXISTS (
-                 SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND (w.badges = '{}' OR (pair.badge = '' AND NOT w.strict) OR pair.badge = ANY(w.badges))))
+             SELECT lane, badge FROM pair WHERE NOT EXISTS (SELECT 1 FROM recent r WHERE takes_badge(r.badges, r.strict, pair.badge)))
          SELECT u.badge, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::float8
            FROM unserved u CROSS JOIN LATERAL (
-               SELECT created_at FROM task_queue q WHERE q.ready AND q.lane = u.lane AND coalesce(q.service_badge, '') = u.badge LIMIT $1) t
-          GROUP BY 1 ORDER BY 1",
-    )
+               SELECT q.task_type, q.created_at FROM task_queue q WHERE q.ready AND q.lane = u.lane AND coalesce(q.service_badge, '') = u.badge LIMIT $1) t
+          WHERE NOT EXISTS (SELECT 1 FROM paused_task_type p WHERE p.task_type = t.task_type)
+          GROUP BY 1 ORDER BY 1"
+    ))
     .bind(COUNTED)
     .fetch_all(conn)
     .await
 }
 
-/// Task types that no living worker can run, each with the number of tasks and the seconds that the oldest has waited: among tasks that a worker put
-/// off for that reason, and, while any worker lives, among those that have been ready for a minute, because nobody has a slot in their lane. A worker that
-/// could run a type keeps it from being reported for a minute after its end, because another one may be about to take its place. Steps through the index
-/// from type to type, and examines [`COUNTED`] tasks that were put off, and as many of each such type.
+/// Task types of tasks that no worker could run for a minute, each with the number of tasks and the seconds that the oldest has waited: among tasks that a
+/// worker put off for that reason, and, while any worker lives, among those that have been ready for a minute, because nobody has a slot in their lane.
+/// A worker counts for a task if it runs the type and takes the badge; where workers run the type and none takes the badge, [`unserved_badges`] tells of
+/// it. A paused type does not count. Examines [`COUNTED`] tasks that were put off, and as many of each such type and badge.
 pub async fn unserved_types(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
-    sqlx::query_as(
-        "WITH RECURSIVE type(name) AS (
-             (SELECT task_type FROM task_queue WHERE NOT final ORDER BY task_type LIMIT 1)
-             UNION ALL
-             SELECT next.task_type FROM type CROSS JOIN LATERAL (
-                 SELECT task_type FROM task_queue WHERE NOT final AND task_type > type.name ORDER BY task_type LIMIT 1) next),
-         served(name) AS (
-             SELECT task_type FROM task_type_left WHERE left_at > clock_timestamp() - interval '1 minute'
-             UNION
-             SELECT unnest(task_types) FROM workers WHERE beat_at > clock_timestamp() - lease - interval '1 minute'),
+    sqlx::query_as(concat!(
+        "WITH RECURSIVE ",
+        recent!(),
+        ", ",
+        pairs!(),
+        ",
+         unserved AS MATERIALIZED (
+             SELECT p.task_type, p.badge FROM pair p
+              WHERE NOT EXISTS (SELECT 1 FROM recent r WHERE p.task_type = ANY (r.task_types) AND takes_badge(r.badges, r.strict, p.badge))
+                AND (EXISTS (SELECT 1 FROM recent r WHERE takes_badge(r.badges, r.strict, p.badge))
+                     OR NOT EXISTS (SELECT 1 FROM recent r WHERE p.task_type = ANY (r.task_types)))
+                AND NOT EXISTS (SELECT 1 FROM paused_task_type q WHERE q.task_type = p.task_type)),
          waiting AS (
              SELECT t.task_type, t.created_at
-               FROM (SELECT task_type, created_at FROM task_queue
+               FROM (SELECT task_type, coalesce(service_badge, '') AS badge, created_at FROM task_queue
                       WHERE retry_after IS NOT NULL AND NOT final AND NOT ready AND parked_on IS NULL AND claim_token IS NULL LIMIT $1) t
-              WHERE t.task_type <> ALL (ARRAY(SELECT name FROM served))
+               JOIN unserved USING (task_type, badge)
              UNION ALL
-             SELECT type.name, t.created_at
-               FROM type CROSS JOIN fleet f CROSS JOIN LATERAL (
-                    SELECT q.ready, q.created_at FROM task_queue q WHERE NOT q.final AND q.task_type = type.name ORDER BY q.created_at LIMIT $1) t
-              WHERE f.workers > 0 AND type.name <> ALL (ARRAY(SELECT name FROM served)) AND NOT EXISTS (SELECT 1 FROM paused_task_type p WHERE p.task_type = type.name)
-                AND t.ready AND t.created_at < clock_timestamp() - interval '1 minute')
-         SELECT task_type, count(*), extract(epoch FROM clock_timestamp() - min(created_at))::float8 FROM waiting GROUP BY 1 ORDER BY 1",
-    )
+             SELECT u.task_type, t.created_at
+               FROM unserved u CROSS JOIN fleet f CROSS JOIN LATERAL (
+                    SELECT q.ready, q.created_at FROM task_queue q
+                     WHERE NOT q.final AND q.task_type = u.task_type AND coalesce(q.service_badge, '') = u.badge ORDER BY q.created_at LIMIT $1) t
+              WHERE f.workers > 0 AND t.ready AND t.created_at < clock_timestamp() - interval '1 minute')
+         SELECT task_type, count(*), extract(epoch FROM clock_timestamp() - min(created_at))::float8 FROM waiting GROUP BY 1 ORDER BY 1"
+    ))
     .bind(COUNTED)
     .fetch_all(conn)
     .await

@@ -184,13 +184,17 @@ pub struct Concerned {
 
 /// The bindings that are not off, hold and cover some of these documents, by id.
 pub async fn concerned(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<Concerned>> {
+    // Writers of facts wait meanwhile, so bindings are looked up by each document above, and those of other places are not read.
     sqlx::query_as(concat!(
-        "SELECT b.id, b.ontology_id, b.shape, b.mode, concat(o.content_hash, ' ', n.base) AS version, array_agg(d.id ORDER BY d.id) AS documents
-           FROM shape_bindings b JOIN documents o ON o.id = b.ontology_id JOIN ontologies n ON n.document_id = o.id
-           JOIN documents d ON d.id = ANY($1) AND (b.document_id IS NULL OR d.id = b.document_id OR b.document_id = ANY(d.path))
+        "WITH written AS MATERIALIZED (SELECT d.id, d.path || d.id AS places FROM documents d WHERE d.id = ANY($1))
+         SELECT b.id, b.ontology_id, b.shape, b.mode, concat(o.content_hash, ' ', n.base) AS version, array_agg(b.written ORDER BY b.written) AS documents
+           FROM (SELECT s.*, w.id AS written FROM written w CROSS JOIN LATERAL unnest(w.places) p(id) JOIN shape_bindings s ON s.document_id = p.id
+                  UNION ALL
+                 SELECT s.*, w.id FROM shape_bindings s CROSS JOIN written w WHERE s.document_id IS NULL) b
+           JOIN documents o ON o.id = b.ontology_id JOIN ontologies n ON n.document_id = o.id
           WHERE b.mode <> 'off' AND ",
         holds!(),
-        " GROUP BY b.id, o.content_hash, n.base ORDER BY b.id"
+        " GROUP BY b.id, b.ontology_id, b.shape, b.mode, o.content_hash, n.base ORDER BY b.id"
     ))
     .bind(documents)
     .persistent(false)

@@ -331,8 +331,8 @@ pub async fn fail(
     .await?;
     let Some(is_final) = is_final else { return Ok(Failed::NotOurs) };
     sqlx::query(
-        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint, detail)
-         SELECT $1, $2, $3, $4, 'failed', $5, $6, $7, $8, coalesce((SELECT since FROM task_reservation WHERE task_id = $2), clock_timestamp()), $9, $10",
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint, detail, is_last)
+         SELECT $1, $2, $3, $4, 'failed', $5, $6, $7, $8, coalesce((SELECT since FROM task_reservation WHERE task_id = $2), clock_timestamp()), $9, $10, $11",
     )
     .bind(grant.document_id)
     .bind(grant.task_id)
@@ -344,6 +344,7 @@ pub async fn fail(
     .bind(worker)
     .bind(fingerprint(&grant.params))
     .bind(storable_json(&Value::Object(failure.detail.clone())).as_ref())
+    .bind(is_final)
     .execute(&mut *conn)
     .await?;
     release(conn, grant.task_id).await?;
@@ -371,8 +372,8 @@ pub async fn fail_dependents(conn: &mut PgConnection, task_id: TaskId, document_
          failed AS (
              UPDATE task_queue t SET status = 'failed', error_type = 'dependency', final = true, ready = false, parked_on = NULL
                FROM lost WHERE t.id = lost.id AND t.id <> $1 AND t.status = 'pending' RETURNING t.id, t.task_type, t.param_fingerprint)
-         INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
-         SELECT $2, id, task_type, 0, 'failed', 'dependency', 'dependency_failed', 'task ' || $1 || ' of this node will not complete', '', clock_timestamp(), param_fingerprint
+         INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint, is_last)
+         SELECT $2, id, task_type, 0, 'failed', 'dependency', 'dependency_failed', 'task ' || $1 || ' of this node will not complete', '', clock_timestamp(), param_fingerprint, true
            FROM failed",
     )
     .bind(task_id)

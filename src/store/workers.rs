@@ -52,14 +52,17 @@ pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value)
     .map(|_| ())
 }
 
-/// Signs a worker off, and records when each of its task types was last served.
+/// Signs a worker off, and records what it served until now; what older such records say is over.
 pub async fn remove(conn: &mut PgConnection, worker_id: &str, boot_nonce: Uuid) -> sqlx::Result<()> {
     let is_gone: bool = sqlx::query_scalar(
-        "WITH gone AS (DELETE FROM workers WHERE worker_id = $1 AND boot_nonce = $2 RETURNING task_types),
-         served AS (
-             INSERT INTO task_type_left (task_type, left_at)
-             SELECT name, clock_timestamp() FROM (SELECT DISTINCT unnest(task_types) AS name FROM gone) types ORDER BY name
-             ON CONFLICT (task_type) DO UPDATE SET left_at = excluded.left_at)
+        "WITH gone AS (DELETE FROM workers WHERE worker_id = $1 AND boot_nonce = $2 RETURNING badges, strict, task_types),
+         over AS MATERIALIZED (
+             SELECT worker_id FROM workers_left WHERE left_at < clock_timestamp() - interval '1 minute' AND worker_id <> $1 FOR UPDATE SKIP LOCKED),
+         forgotten AS (DELETE FROM workers_left WHERE worker_id IN (SELECT worker_id FROM over)),
+         recorded AS (
+             INSERT INTO workers_left (worker_id, badges, strict, task_types, left_at)
+             SELECT $1, badges, strict, task_types, clock_timestamp() FROM gone
+             ON CONFLICT (worker_id) DO UPDATE SET badges = excluded.badges, strict = excluded.strict, task_types = excluded.task_types, left_at = excluded.left_at)
          SELECT EXISTS (SELECT 1 FROM gone)",
     )
     .bind(worker_id)

@@ -12,6 +12,11 @@ use std::{
 use svc_actors::{Beat, BeatAnswer, BeatFactory, PortError, TreeSnapshot};
 use uuid::Uuid;
 
+/// How old a claim is that the heart gives back if its worker does not know of it.
+pub(super) fn unheard_after(lease: Duration) -> Duration {
+    lease / 3
+}
+
 /// Makes hearts that connect to this database and speak for the worker that `row` describes at each heartbeat. `pool` is the worker's own, to the same
 /// database.
 pub fn factory(
@@ -58,7 +63,7 @@ impl Beat for PgBeat {
         let snapshot = serde_json::to_value(snapshot).map_err(PortError::new)?;
         let (options, pool, row, kept) = (&self.options, &self.pool, (self.row)(), self.conn.take());
         // A connection that hangs is dropped well before the lease expires, and the next heartbeat makes a new one.
-        let limit = row.lease / 3;
+        let limit = unheard_after(row.lease);
         // Not every heartbeat looks, because heartbeats must be quick.
         let look = self.looked.is_none_or(|looked| looked.elapsed() >= limit);
         let beat = async move {

@@ -232,11 +232,12 @@ impl PgQueue {
         }
         tx.commit().await?;
         let count = reaped.again.len() + reaped.to_end.len();
-        self.end(&reaped.to_end).await?;
+        let ended = self.end(&reaped.to_end).await;
+        // A task that cannot be ended keeps nothing of this from being done.
         store::llm_batches::give_way(&mut *self.pool.acquire().await?).await?;
         unserved::log(&self.pool, self.unserved_every).await?;
         self.purge().await?;
-        Ok(count as u64)
+        ended.map(|()| count as u64)
     }
 
     /// Ends held tasks for good.

@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 use svc_actors::{Grant, Lane, Lanes};
 use svc_ids::TaskId;
@@ -21,6 +21,13 @@ use uuid::Uuid;
 const ASKED: usize = 100;
 /// The most tasks that are held, because they have to be asked of one by one, until the others have been asked of.
 const HELD: usize = 500;
+
+/// How long tasks are asked of before what is held is given back. The heart knows none of these claims and gives back those that are old
+/// ([`unheard_after`](super::heart::unheard_after)): a task that it gave back while it was asked of is not parked, and its question was made in vain. So the
+/// last group begins while it has time to end before the first claims are that old.
+fn time_to_ask(lease: Duration) -> Duration {
+    lease / 4
+}
 
 /// Asks and applies for many tasks at once. What goes wrong is logged, and left to the actors.
 #[derive(Clone)]
@@ -81,8 +88,7 @@ impl Together {
                 tokio::join!(together::ask(&self.tools, &self.claimer.worker_id, claimed), self.claim());
             held.extend(tokens.iter().filter(|(id, _)| !asked.contains(id)).map(|(_, token)| *token));
             claimed = next?;
-            // What is held has to be given back before its lease ends.
-            let has_time = held.len() < HELD && begun.elapsed() < self.claimer.lease / 2;
+            let has_time = held.len() < HELD && begun.elapsed() < time_to_ask(self.claimer.lease);
             let goes_on = has_time && !self.stops.load(Ordering::Relaxed);
             // Nothing else tells of a cancel until they are given back.
             let ended = if goes_on { self.end_cancelled(held).await } else { Ok(()) };
@@ -134,5 +140,18 @@ impl Together {
         self.stops.store(true, Ordering::Relaxed);
         self.work.close();
         self.work.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::heart, *};
+
+    #[test]
+    fn what_is_asked_of_together_is_over_before_the_heart_takes_it_for_unheard() {
+        for lease in [6, 60, 300].map(Duration::from_secs) {
+            let (asks, unheard) = (time_to_ask(lease), heart::unheard_after(lease));
+            assert!(asks + lease / 20 < unheard, "{asks:?} leaves the last group no time before {unheard:?}");
+        }
     }
 }

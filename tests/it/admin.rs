@@ -383,11 +383,16 @@ async fn a_task_that_only_another_worker_can_run_is_due_for_it_sooner_than_one_t
     let created = "SELECT created_at FROM task_queue WHERE id = $1";
     let created: DateTime<Utc> = sqlx::query_scalar(created).bind(task).fetch_one(&app.pool).await.unwrap();
     assert!(is_long(created).await, "no worker can run it");
-    let newer = WorkerRow { task_types: vec!["from_the_future".to_owned()], ..worker_row("newer") };
-    workers::beat(&mut app.pool.acquire().await.unwrap(), &newer, &serde_json::json!({})).await.unwrap();
-    let due = "UPDATE task_queue SET retry_after = clock_timestamp() WHERE id = $1 RETURNING retry_after";
-    let due: DateTime<Utc> = sqlx::query_scalar(due).bind(task).fetch_one(&app.pool).await.unwrap();
-    assert!(!is_long(due).await, "another worker can");
+    let joins = async |badges: Vec<String>| {
+        let task_types = vec!["from_the_future".to_owned()];
+        let newer = WorkerRow { task_types, strict: !badges.is_empty(), badges, ..worker_row("newer") };
+        workers::beat(&mut app.pool.acquire().await.unwrap(), &newer, &serde_json::json!({})).await.unwrap();
+        let due = "UPDATE task_queue SET retry_after = clock_timestamp() WHERE id = $1 RETURNING retry_after";
+        let due: DateTime<Utc> = sqlx::query_scalar(due).bind(task).fetch_one(&app.pool).await.unwrap();
+        is_long(due).await
+    };
+    assert!(joins(vec!["gpu".to_owned()]).await, "a worker that has the handler leaves tasks without its badge alone");
+    assert!(!joins(Vec::new()).await, "another worker can");
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }
@@ -408,6 +413,11 @@ async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
     assert!(failure.detail.contains("1 tasks of type `from_the_future` have no worker that can run them"), "{failure}");
     let doctor = run(worker_command(&app, &["doctor"])).await;
     assert!(String::from_utf8(doctor.stdout).unwrap().contains(r#""kind":"no_handler","about":"from_the_future""#));
+    // Whoever pauses the type wants nobody to run it.
+    let paused = TaskTypePath { task_type: "from_the_future".to_owned() };
+    app.client.pause_task_type(paused).await.unwrap();
+    app.sampled().await;
+    app.client.read_readiness().await.unwrap();
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }

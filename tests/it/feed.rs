@@ -269,17 +269,21 @@ async fn what_can_never_be_stored_is_dead_with_its_reason() {
     grant(&feed.app, &feed.uploader, open, GrantRight::Read).await;
     let bytes = note(5);
     let (body, sha256) = (bytes.as_bytes(), hash(bytes.as_bytes()));
-    let large = "x".repeat(1025);
+    let (large, wide) = ("x".repeat(1025), "x".repeat(130_850));
     let source = |path: &str| json!({"source": {"path": path}, "sha256": hash(b"outside")}).to_string();
     let inline = |source: Value| json!({"source": source, "sha256": sha256}).to_string();
     let cases: Vec<(&str, BasicProperties, Vec<u8>)> = vec![
         ("malformed_request", BasicProperties::default().with_user_id("guest".into()), body.to_vec()),
         ("malformed_request", envelope("json"), b"{".to_vec()),
+        ("malformed_request", envelope("field"), format!("{{\"{}\": 1}}", "x".repeat(60_000)).into_bytes()),
         ("malformed_request", plain("type", body, &[]).with_type("svc.upload.v9".into()), body.to_vec()),
         ("unsupported_media_type", plain("packed", body, &[]).with_content_encoding("gzip".into()), body.to_vec()),
         ("invalid_field", plain("hash", b"other bytes", &[]), body.to_vec()),
         ("invalid_field", plain("no-hash", body, &[("svc-sha256", text("12"))]), body.to_vec()),
         ("unknown_option", plain("option", body, &[("svc-options", text(r#"{"nonsense": {}}"#))]), body.to_vec()),
+        // Their headers fill the frame, into which the reason goes too.
+        ("invalid_field", plain("wide", body, &[("svc-options", text(&wide))]), body.to_vec()),
+        ("invalid_field", plain("pad", b"other bytes", &[("pad", text(&wide))]), body.to_vec()),
         ("too_large", plain("large", large.as_bytes(), &[]), large.clone().into_bytes()),
         (
             "too_large",
@@ -310,7 +314,9 @@ async fn what_can_never_be_stored_is_dead_with_its_reason() {
         let (outcome, _) = feed.producer.outcome().await;
         assert_eq!((&outcome["outcome"], &outcome["message_id"]), (&json!("rejected"), &json!(id)), "{outcome}");
         assert_eq!(outcome["code"], *code, "{outcome}");
-        assert!(!outcome["detail"].as_str().unwrap().contains(&folder.path().display().to_string()), "{outcome}");
+        let detail = outcome["detail"].as_str().unwrap();
+        assert!(!detail.contains(&folder.path().display().to_string()), "{outcome}");
+        assert!(detail.chars().count() <= 1_000, "{outcome}");
         until("the dead message", async || (feed.producer.depth("dead").await == dead as u32 + 1).then_some(())).await;
     }
     assert_eq!(count(&feed.app.pool, "documents").await, documents, "nothing was stored");

@@ -242,15 +242,16 @@ async fn whoever_holds_what_is_measured_alone_keeps_nobody_waiting() {
 async fn the_oldest_of_very_many_tasks_that_wait_is_told() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
-    // More than are counted wait for an hour, and behind them one that is less urgent for two.
+    // More than are counted wait for an hour, and behind them one with a badge, which is less urgent, for two.
     sqlx::query(
-        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, priority, created_at)
-         SELECT 'embed', scope_document_id, lane, node_path, node_depth, root_id, write_mode, n, now() - make_interval(hours => 2 - least(n, 1))
-           FROM task_queue, generate_series(10001, 0, -1) n ORDER BY n DESC",
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, priority, created_at, service_badge)
+         SELECT 'embed', scope_document_id, lane, node_path, node_depth, root_id, write_mode, n, now() - make_interval(hours => 2 - least(n, 1)), CASE n WHEN 0 THEN 'gpu' END
+           FROM task_queue, generate_series(20000, 0, -1) n ORDER BY n DESC",
     )
     .execute(&app.pool)
     .await
     .unwrap();
+    sqlx::query("ANALYZE task_queue").execute(&app.pool).await.unwrap();
     for _ in 0..ENOUGH {
         app.service.load.record(Timed::Embed, Duration::from_secs(1));
     }
@@ -259,6 +260,16 @@ async fn the_oldest_of_very_many_tasks_that_wait_is_told() {
     })
     .await;
     assert!(found.tasks == 10_000 && found.seconds > 7_000.0, "{found:?}");
+    // Whoever watches the console has this read again and again.
+    let mut tx = app.pool.begin().await.unwrap();
+    let sizes = app.service.load.growth(&mut tx).await.unwrap();
+    let read =
+        "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'task_queue'";
+    let before: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
+    growth::signs(&mut tx, Duration::from_secs(60), &sizes).await.unwrap();
+    let after: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert!((10_000..12_000).contains(&(after - before)), "{} of 20,001 tasks were read", after - before);
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }

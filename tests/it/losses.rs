@@ -14,11 +14,12 @@ use svc::{
         advisory::AdvisoryLock,
         leases::{self, Lapsed},
         tasks::{self, Claimer},
+        upkeep,
         workers::{self, WorkerRow},
     },
     worker::queue::PgQueue,
 };
-use svc_actors::{Grant, Lane, Queue, WriteMode};
+use svc_actors::{Grant, Lane, Queue, TaskFailure, WriteMode};
 use svc_client::wire::{ErrorType, FindingKind, Settled, TaskPath, WorkerQuery};
 use svc_ids::TaskId;
 use uuid::Uuid;
@@ -77,7 +78,18 @@ async fn losses(app: &TestApp, id: TaskId) -> (i32, i32) {
 async fn a_task_that_kills_its_worker_three_times_is_given_up() {
     let app = app().await;
     let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    let last_error = async || app.client.read_task(TaskPath { id: id.0 }).await.unwrap().last_error.unwrap().code;
+    // Each time the task was put off before.
+    let put_off = async || {
+        let grant = claim(&app, 1).await.remove(0);
+        let away = TaskFailure::away("runner_away", "the runner is away");
+        let mut conn = app.pool.acquire().await.unwrap();
+        assert!(upkeep::put_off(&mut conn, &grant, &away, Duration::ZERO).await.unwrap());
+        drop(conn);
+        assert_eq!(last_error().await.as_deref(), Some("runner_away"));
+    };
     for _ in 0..2 {
+        put_off().await;
         // Each time it is another start under the same name.
         beat(&app, Uuid::new_v4()).await;
         let grant = claim(&app, 1).await.remove(0);
@@ -85,7 +97,9 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
             start(&app, &grant).await;
         }
         assert_eq!(reap(&app).await.again, [Lapsed { id, counts: true }]);
+        assert_eq!(last_error().await.as_deref(), Some("lease_expired"), "it says why it waits now");
     }
+    put_off().await;
     beat(&app, Uuid::new_v4()).await;
     let last = claim(&app, 1).await.remove(0);
     start(&app, &last).await;
@@ -95,6 +109,39 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
     assert_eq!(queue.reap().await.unwrap(), 1);
     let task = app.client.read_task(TaskPath { id: id.0 }).await.unwrap();
     assert_eq!((task.finished, task.error_type, task.lease_losses), (true, Some(ErrorType::Timeout), 3), "{task:?}");
+    assert_eq!(last_error().await.as_deref(), Some("lease_expired"), "it says why it failed");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_be_ended_keeps_neither_others_held_nor_the_upkeep_away() {
+    let app = app().await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        ids.push(task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await);
+    }
+    beat(&app, Uuid::new_v4()).await;
+    for grant in claim(&app, 2).await {
+        start(&app, &grant).await;
+    }
+    let refuse = format!(
+        "UPDATE task_queue SET lease_losses = 2;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no room'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON task_queue FOR EACH ROW WHEN (NEW.final AND NEW.id = {}) EXECUTE FUNCTION refuse()",
+        ids[0].0
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(refuse)).execute(&app.pool).await.unwrap();
+    until("both leases to run out", async || (reap(&app).await.to_end.len() == 2).then_some(())).await;
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), LEASE, None);
+    queue.reap().await.unwrap_err();
+    let finished = async |id: TaskId| app.client.read_task(TaskPath { id: id.0 }).await.unwrap().finished;
+    assert_eq!((finished(ids[0]).await, finished(ids[1]).await), (false, true));
+    let turns = "SELECT count(*) FROM upkeep_turn WHERE name = 'unserved'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(turns).fetch_one(&app.pool).await.unwrap(), 1, "the upkeep went on");
+    sqlx::query("DROP TRIGGER refuse ON task_queue").execute(&app.pool).await.unwrap();
+    assert_eq!(queue.reap().await.unwrap(), 1);
+    assert!(finished(ids[0]).await);
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

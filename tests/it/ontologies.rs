@@ -11,8 +11,8 @@ use svc_client::{
     Client, Code, Failure, Json, Meta, Remote, TurtleText,
     wire::{
         ClassPage, DocumentPath, EmbedQuery, FactQuery, GrantRight, ImportQuery, LintAudit, LintRequest, NewDocument,
-        NewFact, NewPredicate, OnOverlap, OntologyQuery, OntologyResponse, PageQuery, PredicateQuery,
-        PredicateResponse, PrincipalPath, TurtleQuery, ValidAt, WaitQuery,
+        NewFact, NewPredicate, OnOverlap, OntologyQuery, OntologyResponse, PageQuery, PredicateChange, PredicatePath,
+        PredicateQuery, PredicateResponse, PrincipalPath, TurtleQuery, ValidAt, WaitQuery,
     },
 };
 
@@ -233,6 +233,24 @@ async fn what_an_ontology_says_of_predicates_goes_with_it_and_leaves_what_others
     assert!(app.client.list_ontologies(PageQuery::default()).await.unwrap().ontologies.is_empty());
     let (eats, born) = (named(&app.client, "eats").await.unwrap(), named(&app.client, "born").await.unwrap());
     assert!(!eats.asymmetric && eats.ontology_id.is_none() && !born.functional && born.ontology_id.is_none());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_predicate_of_which_ontologies_contradict_each_other_is_changed_by_hand() {
+    let app = idle().await;
+    for word in ["Symmetric", "Asymmetric"] {
+        let text = format!("ex:near a owl:{word}Property .");
+        load(&app.client, OntologyQuery::default(), &text).await.unwrap();
+    }
+    let path = PredicatePath { id: named(&app.client, "near").await.unwrap().id };
+    let change = async |change: PredicateChange| app.client.update_predicate(path, Json(change)).await;
+    let label = Some("is near".to_owned());
+    let changed = change(PredicateChange { label: Some(label.clone()), ..PredicateChange::default() }).await.unwrap();
+    assert_eq!((changed.label, changed.symmetric, changed.asymmetric), (label, true, true));
+    change(PredicateChange { symmetric: Some(false), ..PredicateChange::default() }).await.unwrap();
+    let opposed = PredicateChange { symmetric: Some(true), ..PredicateChange::default() };
+    assert_eq!(change(opposed).await.unwrap_err().code, Code::InvalidField);
     app.end().await;
 }
 

@@ -81,6 +81,11 @@ async fn health_is_not_ok_where_a_badge_has_no_worker() {
     task(&app, &root, WriteMode::Itself, 0, Some("gpu")).await;
     app.sampled().await;
     assert_eq!(app.client.read_health().await.unwrap().status, HealthStatus::Degraded);
+    // Whoever pauses the type wants nobody to run it.
+    let pause = "INSERT INTO paused_task_type (task_type) SELECT DISTINCT task_type FROM task_queue";
+    sqlx::query(pause).execute(&app.pool).await.unwrap();
+    app.sampled().await;
+    assert_eq!(app.client.read_health().await.unwrap().status, HealthStatus::Ok);
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }
@@ -89,8 +94,13 @@ async fn health_is_not_ok_where_a_badge_has_no_worker() {
 async fn health_is_not_ok_where_those_that_are_left_of_the_fleet_run_no_such_task() {
     let app = idle().await;
     // Who asks by batches takes tasks without a badge, and has slots for its own types alone.
-    let row = WorkerRow { task_types: vec!["summarize:llm".to_owned()], ..worker_row("batches") };
-    workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &json!({})).await.unwrap();
+    let batches = WorkerRow { task_types: vec!["summarize:llm".to_owned()], ..worker_row("batches") };
+    // Who has the handler leaves tasks without its badge alone.
+    let (badges, task_types) = (vec!["cpu".to_owned()], vec!["probe".to_owned()]);
+    let strict = WorkerRow { badges, strict: true, task_types, ..worker_row("strict") };
+    for row in [batches, strict] {
+        workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &json!({})).await.unwrap();
+    }
     let probe = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
     let waits = async |since: &str| {
         sqlx::query("UPDATE task_queue SET task_type = 'probe', created_at = now() - $2::text::interval WHERE id = $1")
@@ -123,15 +133,17 @@ async fn health_is_not_ok_where_those_that_are_left_of_the_fleet_run_no_such_tas
 }
 
 #[tokio::test]
-async fn a_task_type_lacks_a_worker_a_minute_after_the_last_one_that_could_run_it_is_gone() {
+async fn a_task_type_or_a_badge_lacks_a_worker_a_minute_after_the_last_one_that_served_it_is_gone() {
     let app = idle().await;
-    let of_type = |id: &str, task_type: &str| WorkerRow { task_types: vec![task_type.to_owned()], ..worker_row(id) };
-    let (batches, worker) = (of_type("batches", "summarize:llm"), of_type("worker", "probe"));
+    let row = |id: &str, badge: Option<&str>, task_type: &str| WorkerRow {
+        badges: badge.map(str::to_owned).into_iter().collect(),
+        task_types: vec![task_type.to_owned()],
+        ..worker_row(id)
+    };
     let beat = async |row: &WorkerRow| {
         workers::beat(&mut app.pool.acquire().await.unwrap(), row, &json!({})).await.unwrap();
     };
-    beat(&batches).await;
-    beat(&worker).await;
+    beat(&row("batches", Some("batch"), "summarize:llm")).await;
     let probe = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
     // There is always a backlog.
     sqlx::query("UPDATE task_queue SET task_type = 'probe', created_at = now() - interval '1 hour' WHERE id = $1")
@@ -146,17 +158,29 @@ async fn a_task_type_lacks_a_worker_a_minute_after_the_last_one_that_could_run_i
     let execute = async |statement: &'static str| {
         sqlx::query(statement).execute(&app.pool).await.unwrap();
     };
-    assert_eq!(status().await, HealthStatus::Ok);
-    workers::remove(&mut app.pool.acquire().await.unwrap(), "worker", worker.boot_nonce).await.unwrap();
-    assert_eq!(status().await, HealthStatus::Ok, "another one is about to take its place");
-    execute("UPDATE task_type_left SET left_at = left_at - interval '1 minute'").await;
-    assert_eq!(status().await, HealthStatus::Degraded);
-    // The same of one that was killed.
-    beat(&worker).await;
-    execute("UPDATE workers SET beat_at = now() - lease - interval '1 second' WHERE worker_id = 'worker'").await;
-    assert_eq!(status().await, HealthStatus::Ok);
-    execute("UPDATE workers SET beat_at = beat_at - interval '1 minute' WHERE worker_id = 'worker'").await;
-    assert_eq!(status().await, HealthStatus::Degraded);
+    for (badge, said) in [
+        (None, "1 tasks of type `probe` have no worker that can run them"),
+        (Some("gpu"), "1 tasks with badge `gpu` have no worker"),
+    ] {
+        let worker = row("worker", badge, "probe");
+        beat(&worker).await;
+        let with_badge = sqlx::query("UPDATE task_queue SET service_badge = $1").bind(badge);
+        with_badge.execute(&app.pool).await.unwrap();
+        assert_eq!(status().await, HealthStatus::Ok, "{said}");
+        workers::remove(&mut app.pool.acquire().await.unwrap(), "worker", worker.boot_nonce).await.unwrap();
+        assert_eq!(status().await, HealthStatus::Ok, "another one is about to take its place: {said}");
+        assert!(app.client.read_readiness().await.is_ok(), "{said}");
+        execute("UPDATE workers_left SET left_at = left_at - interval '1 minute'").await;
+        assert_eq!(status().await, HealthStatus::Degraded, "{said}");
+        let failure = app.client.read_readiness().await.unwrap_err();
+        assert!(failure.detail.contains(said), "{failure}");
+        // The same of one that was killed.
+        beat(&worker).await;
+        execute("UPDATE workers SET beat_at = now() - lease - interval '1 second' WHERE worker_id = 'worker'").await;
+        assert_eq!(status().await, HealthStatus::Ok, "{said}");
+        execute("UPDATE workers SET beat_at = beat_at - interval '1 minute' WHERE worker_id = 'worker'").await;
+        assert_eq!(status().await, HealthStatus::Degraded, "{said}");
+    }
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }

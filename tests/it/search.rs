@@ -264,12 +264,27 @@ async fn a_backlog_that_is_out_of_scope_is_not_read_to_its_end() {
     .execute(&mut *tx)
     .await
     .unwrap();
+    // A closed document with a node of its own and an older closed one that was moved into it, and more closed ones than are looked at, all of them older.
+    sqlx::query(
+        "INSERT INTO documents (title, content, usetype, content_hash, guard, settled)
+         SELECT 'Root ' || n, '', 'raw', '', 1000 + n, 'in_flight' FROM generate_series(1, 1001) n",
+    )
+    .execute(&mut *tx)
+    .await
+    .unwrap();
+    let new = "INSERT INTO documents (title, content, usetype, content_hash, guard) VALUES ('Closed', '', 'raw', '', 0) RETURNING id";
+    let closed: i64 = sqlx::query_scalar(new).fetch_one(&mut *tx).await.unwrap();
+    let close = sqlx::query("UPDATE documents SET guard = id WHERE id = ANY ($1)");
+    close.bind([folder, closed]).execute(&mut *tx).await.unwrap();
+    in_flight(&mut tx, closed, closed, 1).await;
+    in_flight(&mut tx, closed, 1001, 1).await;
     sqlx::raw_sql("ANALYZE documents; ANALYZE task_queue").execute(&mut *tx).await.unwrap();
     let read = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname = 'documents'";
     let (everything, open) = (Readable::everything(), Readable::under(&[]));
     for (scope, under, waiting) in [
         (&everything, Some(other), 3),
         (&everything, Some(folder), 10_000),
+        (&everything, Some(closed), 2),
         (&open, Some(other), 3),
         // The two that wait to be embedded are behind the newest 10,000 tasks.
         (&open, None, 1),

@@ -1,13 +1,23 @@
 //! Settling: the events of tasks that ended are taken, and what has nothing open under it settles.
 use crate::support::{TestApp, Wish, invariants, sample};
+use serde_json::Value;
 use sqlx::{
     PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use svc::store::{
-    ingest_nodes::{apply_events, commit_and_look},
-    transaction,
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Seek, SeekFrom},
+    sync::Arc,
 };
+use svc::{
+    ingest::settle,
+    store::{
+        ingest_nodes::{apply_events, commit_and_look},
+        transaction,
+    },
+};
+use svc_client::wire::DocumentPath;
 use svc_ids::RootId;
 
 async fn tell(app: &TestApp, root: i64, times: i32) {
@@ -89,5 +99,76 @@ async fn who_settles_reads_what_is_of_its_roots_however_much_else_there_is() {
     run(&app.pool, "DELETE FROM settle_event").await;
     invariants::check(&app.pool).await;
     alone.close().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn only_counts_that_do_not_fit_are_called_a_defect() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let mut roots = Vec::new();
+    for name in ["handbook.md", "release-notes.txt"] {
+        let id = app.upload(&sample(name)).await.unwrap().document_id;
+        tell(&app, id, 1).await;
+        roots.push(id);
+    }
+    let (refused, miscounted) = (roots[0], roots[1]);
+    // One file has events that cannot be taken now, and the other one tells of a child more than it has.
+    let refuse = format!(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no room'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON ingest_node FOR EACH ROW WHEN (OLD.document_id = {refused}) EXECUTE FUNCTION refuse();
+         UPDATE settle_event SET done = 1 WHERE root_id = {miscounted}"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(refuse)).execute(&app.pool).await.unwrap();
+    let log = Arc::new(tempfile::tempfile().unwrap());
+    let subscriber =
+        tracing_subscriber::fmt().json().with_max_level(tracing::Level::WARN).with_writer(log.clone()).finish();
+    let guard = tracing::subscriber::set_default(subscriber);
+    assert!(!settle::take_left(&app.service).await.unwrap(), "nothing was queued");
+    drop(guard);
+    let mut log: &File = &log;
+    log.seek(SeekFrom::Start(0)).unwrap();
+    let lines = BufReader::new(log).lines().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let said: Vec<(i64, bool)> = lines
+        .filter_map(|line| {
+            let message = line["fields"]["message"].as_str().unwrap_or_default();
+            let could_not = message.starts_with("this root could not be settled");
+            could_not.then(|| (line["fields"]["root.id"].as_i64().unwrap(), message.contains("defect")))
+        })
+        .collect();
+    assert_eq!(said, [(refused, false), (miscounted, true)]);
+    let left: Vec<(i64, i32)> =
+        sqlx::query_as("SELECT root_id, done FROM settle_event ORDER BY 1").fetch_all(&app.pool).await.unwrap();
+    assert_eq!(
+        left,
+        [(refused, 0), (miscounted, 0)],
+        "the one waits for the next sweep, and the other one was counted anew"
+    );
+    // Nor does a file that can neither be settled nor recounted keep the other one waiting.
+    run(
+        &app.pool,
+        "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no room' USING ERRCODE = 'check_violation'; END $$",
+    )
+    .await;
+    assert!(!settle::take_left(&app.service).await.unwrap());
+    let left = async || -> Vec<i64> {
+        sqlx::query_scalar("SELECT root_id FROM settle_event ORDER BY 1").fetch_all(&app.pool).await.unwrap()
+    };
+    assert_eq!(left().await, [refused]);
+    let trigger = "DROP TRIGGER refuse ON ingest_node";
+    run(&app.pool, trigger).await;
+    assert!(!settle::take_left(&app.service).await.unwrap());
+    invariants::check(&app.pool).await;
+    // The same holds where nothing is left that could settle them.
+    let refuse = format!(
+        "CREATE TRIGGER refuse BEFORE UPDATE ON ingest_node FOR EACH ROW WHEN (OLD.document_id = {refused}) EXECUTE FUNCTION refuse();
+         DELETE FROM task_queue"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(refuse)).execute(&app.pool).await.unwrap();
+    settle::repair(&app.pool).await.unwrap();
+    assert_eq!(left().await, [miscounted]);
+    run(&app.pool, trigger).await;
+    for id in roots {
+        app.client.delete_document(DocumentPath { id }).await.unwrap();
+    }
     app.end().await;
 }

@@ -120,6 +120,15 @@ async fn a_bound_shape_is_held_against_the_facts_of_a_moment_and_a_place() {
     );
     let long_ago = ValidationQuery { known_at: "2020-01-01T00:00:00Z".parse().ok(), ..ValidationQuery::default() };
     assert_eq!(app.client.validate_shape(path, long_ago).await.unwrap().focus_nodes, 0);
+
+    // Numbers are compared however long they are.
+    let large = "ex:Large a sh:NodeShape ; sh:targetClass ex:Star ; sh:property [ sh:path ex:mass ; sh:minExclusive 300000000000000000000 ] .";
+    load(&app.client, OntologyQuery::default(), large).await.unwrap();
+    let large = bind(&app.client, "http://example.org/Large", None, None).await.unwrap();
+    let stars =
+        "ex:sun a ex:Star ; ex:mass 300000000000000000001 . ex:dwarf a ex:Star ; ex:mass 300000000000000000000 .";
+    people(&app.client, there, stars).await.unwrap();
+    assert_eq!(wrong(&validate(&app.client, large.id).await.unwrap()), ["dwarf mass MinExclusive"]);
     app.end().await;
 }
 

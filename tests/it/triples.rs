@@ -444,11 +444,16 @@ async fn who_may_not_write_the_subject_asserts_nothing_and_who_may_not_read_is_t
 #[tokio::test]
 async fn who_may_read_all_of_a_fact_is_told_of_it() {
     let app = idle().await;
-    let [open, closed] = [doc(&app, "Open").await, doc(&app, "Closed").await];
+    let [open, closed, other] = [doc(&app, "Open").await, doc(&app, "Closed").await, doc(&app, "Open too").await];
     app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
     predicate(&app, "knows").await;
     let batch = NewFacts {
-        facts: vec![says(open, "knows", "a"), says(open, "knows", "b"), fact(open, "knows", closed)],
+        facts: vec![
+            says(open, "knows", "a"),
+            says(open, "knows", "b"),
+            fact(open, "knows", closed),
+            fact(open, "knows", other),
+        ],
         on_overlap: None,
     };
     let made = app.client.assert_facts(Json(batch)).await.unwrap();
@@ -456,6 +461,10 @@ async fn who_may_read_all_of_a_fact_is_told_of_it() {
     let new = Supersession { object_literal: Some("c".to_owned()), ..Supersession::default() };
     let done = app.client.supersede_fact(FactPath { id: ids[0] }, Json(new)).await.unwrap();
     app.client.invalidate_fact(FactPath { id: ids[1] }, OptionalJson(None)).await.unwrap();
+    // What is known of a document ends with it, and those who could read it are told.
+    for id in [closed, other] {
+        app.client.delete_document(DocumentPath { id }).await.unwrap();
+    }
     let told: Vec<(String, i64, Value, bool)> = sqlx::query_as(
         "SELECT kind, document_id, data, owner_only FROM event_outbox WHERE kind LIKE 'triple.%' ORDER BY id",
     )
@@ -468,11 +477,13 @@ async fn who_may_read_all_of_a_fact_is_told_of_it() {
         .collect();
     let event = |kind: &str, ids: Value, owner_only: bool| (format!("triple.{kind}"), open, ids, owner_only);
     let right = [
-        event("created", json!([ids[0], ids[1]]), false),
+        event("created", json!([ids[0], ids[1], ids[3]]), false),
         event("created", json!([ids[2]]), true),
         event("superseded", json!([ids[0]]), false),
         event("created", json!([done.fact.id]), false),
         event("invalidated", json!([ids[1]]), false),
+        event("invalidated", json!([ids[2]]), true),
+        event("invalidated", json!([ids[3]]), false),
     ];
     let sorted = |mut events: Vec<(String, i64, Value, bool)>| {
         events.sort_by_key(|event| event.2.to_string() + &event.0);

@@ -235,7 +235,7 @@ pub struct TaskTypeState {
     pub task_type: String,
     pub paused: bool,
     pub paused_since: Option<DateTime<Utc>>,
-    /// Waiting tasks. Of a type with more than 10,000 unclaimed tasks, only the oldest 10,000 are counted.
+    /// Waiting tasks. Of each type and badge, only the oldest 10,000 unclaimed tasks are counted.
     pub pending: i64,
     /// Claimed, running or batched tasks.
     pub held: i64,

@@ -137,10 +137,10 @@ pub struct ArchivedKey {
 #[serde(deny_unknown_fields)]
 pub struct ArchivedEntity {
     /// As names are compared: in small letters, without marks.
-    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 3000))]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 4000))]
     pub name: String,
     /// The type, compared in the same way; empty if nobody said one.
-    #[cfg_attr(feature = "openapi", schema(max_length = 3000))]
+    #[cfg_attr(feature = "openapi", schema(max_length = 4000))]
     pub kind: String,
     /// The vector of the name, by which similar names are found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -391,8 +391,8 @@ impl ArchivedDocument {
             key.key.meets(&KEY).map_err(named("keys.key"))?;
         }
         if let Some(entity) = &self.entity {
-            entity.name.meets(&Constraint::Text(1, 3000, Form::Any)).map_err(named("entity.name"))?;
-            entity.kind.meets(&Constraint::Text(0, 3000, Form::Any)).map_err(named("entity.kind"))?;
+            entity.name.meets(&Constraint::Text(1, 4000, Form::Any)).map_err(named("entity.name"))?;
+            entity.kind.meets(&Constraint::Text(0, 4000, Form::Any)).map_err(named("entity.kind"))?;
         }
         if self.id < 1 {
             return Err(("id", "must be above 0".to_owned()));

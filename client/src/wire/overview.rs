@@ -94,7 +94,7 @@ pub struct OverviewResponse {
 }
 impl Wire for OverviewResponse {}
 
-/// The unfinished tasks of a type. Of a type with more than 10,000 unclaimed tasks, only the oldest 10,000 are counted.
+/// The unfinished tasks of a type. Of each type and badge, only the oldest 10,000 unclaimed tasks are counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct TypeOverview {

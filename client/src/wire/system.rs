@@ -100,7 +100,7 @@ pub struct ReadinessCheck {
     pub detail: String,
 }
 
-/// The task queue in numbers. Of each task type up to 10,000 tasks are counted, and as many failed ones.
+/// The task queue in numbers. Of each task type and badge up to 10,000 tasks are counted, and of those that failed up to 10,000 in all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct QueueState {

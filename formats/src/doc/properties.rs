@@ -141,8 +141,8 @@ pub(super) struct Look {
     pub font: Option<u16>,
     /// The number of another font, and the character that it shows in the place of a bracket.
     pub symbol: Option<(u16, u16)>,
-    /// They stand above the line.
-    pub is_raised: bool,
+    /// Whether they stand above the line.
+    pub is_raised: Option<bool>,
 }
 
 impl Look {
@@ -150,7 +150,7 @@ impl Look {
         let mut look = Self { switches: Switches::of(list), ..Self::default() };
         for (code, value) in changes(list) {
             match code {
-                0x2A48 => look.is_raised = value.first() == Some(&1),
+                0x2A48 => look.is_raised = Some(value.first() == Some(&1)),
                 0x4A30 => look.style = short(value, 0),
                 // The font of ASCII, and that of what is neither ASCII nor East Asian.
                 0x4A4F | 0x4A51 => look.font = short(value, 0),

@@ -6,7 +6,11 @@ use super::{
     properties::{Look, Pages},
     styles::Styles,
 };
-use crate::{compound::short, docx::symbols, markdown::begins_raised};
+use crate::{
+    compound::short,
+    docx::symbols,
+    markdown::{begins_raised, is_raised_run},
+};
 use std::ops::Range;
 
 /// What a character ends.
@@ -23,10 +27,12 @@ pub(super) struct Shown<'a> {
     paragraphs: Pages<'a>,
     styles: &'a Styles,
     fonts: &'a Fonts,
-    /// Around the last character those that look as it does, how they look, and whether their style hides them.
+    /// Around the last character those that look as it does, how they look, whether their style hides them, and whether
+    /// they stand above the line.
     offsets: Range<usize>,
     look: Look,
     style_hides: bool,
+    is_raised: bool,
     /// How many fields are open, and the outermost one whose code is being read.
     fields: u32,
     code: Option<u32>,
@@ -48,6 +54,7 @@ impl<'a> Shown<'a> {
             offsets: 0..0,
             look: Look::default(),
             style_hides: false,
+            is_raised: false,
             fields: 0,
             code: None,
             high: None,
@@ -100,8 +107,8 @@ impl<'a> Shown<'a> {
                 let characters = char::decode_utf16(units).map(|read| read.unwrap_or(char::REPLACEMENT_CHARACTER));
                 for shown in characters.filter(|character| !character.is_control() && *character != '\u{AD}') {
                     // A raised number would read as a part of the one before it.
-                    let is_number = shown.is_ascii_digit() || matches!(shown, '-' | '−' | '–');
-                    if begins_raised(text, self.look.is_raised, &mut self.was_raised) && is_number {
+                    let begins = begins_raised(text, self.is_raised, &mut self.was_raised);
+                    if begins && is_raised_run(shown.encode_utf8(&mut [0; 4])) {
                         text.push('^');
                     }
                     text.push(shown);
@@ -130,11 +137,15 @@ impl<'a> Shown<'a> {
         if !self.offsets.contains(&offset) {
             let (list, of_run) = found(&self.characters, offset);
             let (paragraph, of_paragraph) = found(&self.paragraphs, offset);
-            let hides = |number: u16| self.styles.hide(number.into());
-            let look = Look::of(list);
+            let (styles, look) = (self.styles, Look::of(list));
             // The style of a paragraph is the first one if it names none.
-            let usual = || hides(short(paragraph, 0).unwrap_or_default());
-            self.style_hides = look.style.and_then(hides).or_else(usual).unwrap_or_default();
+            let usual = short(paragraph, 0).unwrap_or_default();
+            let by_style = |says: fn(&Styles, usize) -> Option<bool>| {
+                let own = look.style.and_then(|style| says(styles, style.into()));
+                own.or_else(|| says(styles, usual.into())).unwrap_or_default()
+            };
+            self.style_hides = by_style(Styles::hide);
+            self.is_raised = look.is_raised.unwrap_or_else(|| by_style(Styles::raise));
             self.look = look;
             self.offsets = of_run.start.max(of_paragraph.start)..of_run.end.min(of_paragraph.end);
         }

@@ -1,6 +1,6 @@
-//! The styles: which of those of paragraphs are headings or items of lists, and which hide their text.
+//! The styles: which of those of paragraphs are headings or items of lists, and which hide or raise their text.
 
-use super::properties::{Paragraph, Switches};
+use super::properties::{Look, Paragraph};
 use crate::compound::short;
 
 /// The numbers of styles that every document has.
@@ -16,7 +16,7 @@ pub(super) struct Styles(Vec<Style>);
 #[derive(Default)]
 struct Style {
     paragraph: Paragraph,
-    switches: Switches,
+    look: Look,
     /// The number of the style that it is based on.
     base: usize,
 }
@@ -51,11 +51,21 @@ impl Styles {
 
     /// Whether a style hides its text; `None` if neither it nor those that it is based on say so.
     pub(super) fn hide(&self, number: usize) -> Option<bool> {
+        self.say(number, |look| look.switches.hide())
+    }
+
+    /// Whether a style raises its text above the line; `None` if neither it nor those that it is based on say so.
+    pub(super) fn raise(&self, number: usize) -> Option<bool> {
+        self.say(number, |look| look.is_raised)
+    }
+
+    /// What a style, or the first of those that it is based on, says of its text.
+    fn say(&self, number: usize, of: impl Fn(&Look) -> Option<bool>) -> Option<bool> {
         let mut number = number;
         for _ in 0..DEPTH {
             let style = self.0.get(number)?;
-            if let Some(hides) = style.switches.hide() {
-                return Some(hides);
+            if let Some(said) = of(&style.look) {
+                return Some(said);
             }
             number = style.base;
         }
@@ -82,7 +92,7 @@ impl Style {
             OF_CHARACTERS => {}
             _ => return None,
         }
-        style.switches = Switches::of(lists.next().unwrap_or_default());
+        style.look = Look::of(lists.next().unwrap_or_default());
         Some(style)
     }
 

@@ -138,9 +138,10 @@ fn page(main: &mut Vec<u8>, entry: usize, runs: Vec<(usize, Vec<u8>)>) -> Vec<u8
 }
 
 /// The styles of a document: the usual one, the first heading, one that is based on it, one with an outline level, a hidden
-/// one, and one that is based on it; then of characters one that hides them, and one that shows them.
+/// one, and one that is based on it; then of characters one that hides them, one that shows them, one that
+/// raises them, and one that is based on it.
 fn sheet() -> Vec<u8> {
-    let mut sheet = vec![18, 0, 8, 0, 10, 0];
+    let mut sheet = vec![18, 0, 10, 0, 10, 0];
     sheet.resize(20, 0);
     let styles: [(u16, u16, &[u8]); 4] = [(0, 0xFFF, &[]), (1, 0, &[]), (0xFFE, 1, &[]), (0xFFE, 0, &[0x40, 0x26, 1])];
     for (built_in, base, changes) in styles {
@@ -153,8 +154,9 @@ fn sheet() -> Vec<u8> {
         sheet.resize(sheet.len() + style.len() % 2, 0);
     }
     let shown: [u8; 3] = [0x3C, 0x08, 0];
-    let hiding: [(u16, u16, &[u8]); 4] = [(1, 0xFFF, &HIDDEN), (1, 4, &[]), (2, 0xFFF, &HIDDEN), (2, 0xFFF, &shown)];
-    for (kind, base, changes) in hiding {
+    let others: [(u16, u16, &[u8]); 6] =
+        [(1, 0xFFF, &HIDDEN), (1, 4, &[]), (2, 0xFFF, &HIDDEN), (2, 0xFFF, &shown), (2, 0xFFF, &RAISED), (2, 8, &[])];
+    for (kind, base, changes) in others {
         let mut style = [0xFFE, (base << 4) | kind, 0, 0, 0, 1, u16::from(b'x'), 0].map(u16::to_le_bytes).concat();
         if kind == 1 {
             // The list of changes to paragraphs has a byte behind it, so that the next one is at an even place.
@@ -172,6 +174,7 @@ fn sheet() -> Vec<u8> {
 const IN_TABLE: [u8; 3] = [0x16, 0x24, 1];
 const ENDS_ROW: [u8; 6] = [0x16, 0x24, 1, 0x17, 0x24, 1];
 const HIDDEN: [u8; 3] = [0x3C, 0x08, 1];
+const RAISED: [u8; 3] = [0x48, 0x2A, 1];
 const DELETED: [u8; 3] = [0x00, 0x08, 1];
 
 fn read(made: &Made) -> Extraction {
@@ -230,12 +233,18 @@ fn characters_of_a_symbol_font_are_read_as_it_shows_them() {
 
 #[test]
 fn a_raised_number_is_no_part_of_the_number_before_it() {
-    let (raised, lowered): ([u8; 3], [u8; 3]) = ([0x48, 0x2A, 1], [0x48, 0x2A, 2]);
+    let (raised, lowered): ([u8; 3], [u8; 3]) = (RAISED, [0x48, 0x2A, 2]);
     let mut made = Made { is_wide: true, ..Made::default() };
     made.run("In 2019", &[]).run("3", &raised).run(" it was 10", &[]).run("12", &raised).run(", 10", &[]);
     made.run("\u{2212}3", &raised).run(", 1", &[]).run("st", &raised).run(", H", &[]).run("2", &lowered);
     made.run("O, m", &[]).run("2", &raised).run("5", &[]).paragraph("\r", 0, &[]);
     assert_eq!(read(&made).text, "In 2019^3 it was 10^12, 10^−3, 1st, H2O, m25");
+    // A style, or the one that it is based on, raises what does not say otherwise.
+    let of_style = |style: u8| [0x30, 0x4A, style, 0];
+    let mut made = Made::default();
+    made.run("In 2019", &[]).run("3", &of_style(8)).run(" it was 10", &[]).run("6", &of_style(9));
+    made.run(" of 10", &[]).run("6", &[of_style(8).as_slice(), &[0x48, 0x2A, 0]].concat()).paragraph("\r", 0, &[]);
+    assert_eq!(read(&made).text, "In 2019^3 it was 10^6 of 106");
 }
 
 #[test]

@@ -262,13 +262,16 @@ impl<R: Read> Converter<'_, R> {
         self.held += text.len();
         check_text(self.held, self.limits)?;
         paragraph.fields.has_result();
-        paragraph.math.before_text(text, &mut paragraph.text);
         let run = self.runs.last();
+        let is_raised = run.is_some_and(|run| run.is_raised);
+        // What is raised behind a formula belongs to it.
+        if !is_raised {
+            paragraph.math.before_text(text, &mut paragraph.text);
+        }
         let text = symbols::shown(text, run.and_then(|run| run.font.as_deref()).unwrap_or_default());
         // A raised number would read as a part of the one before it.
-        let is_raised = run.is_some_and(|run| run.is_raised);
         let begins = markdown::begins_raised(&paragraph.text, is_raised, &mut paragraph.was_raised);
-        if begins && markdown::is_raised_number(&text) {
+        if begins && markdown::is_raised_run(&text) {
             paragraph.text.push('^');
         }
         match text.contains(['\0', '\r']) {
@@ -333,6 +336,8 @@ impl<R: Read> Converter<'_, R> {
         if !paragraph.text.trim().is_empty() {
             let block = self.block(paragraph, &mut marks);
             self.emit(block, std::mem::take(&mut marks))?;
+        } else {
+            self.count_empty(&paragraph);
         }
         for (index, (block, mut own)) in after.into_iter().enumerate() {
             // A paragraph without its own text passes its marks to the first box in it.
@@ -344,6 +349,15 @@ impl<R: Read> Converter<'_, R> {
         match marks.is_empty() {
             true => Ok(()),
             false => self.keep_marks(marks),
+        }
+    }
+
+    /// Counts an item without text. Word shows its number, unless its mark is hidden or is that of a section alone.
+    fn count_empty(&mut self, paragraph: &Paragraph) {
+        let is_hidden = paragraph.mark_hidden.unwrap_or(paragraph.hidden);
+        let place = self.styles.list_place(paragraph.place, paragraph.style.as_deref(), self.numbering);
+        if let Some((list, level)) = place.filter(|_| !is_hidden && !paragraph.ends_section) {
+            self.counter.next(list, level);
         }
     }
 

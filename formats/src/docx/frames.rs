@@ -32,6 +32,10 @@ pub(super) struct Paragraph {
     /// Its style hides its text, unless a run says otherwise.
     pub hidden: bool,
     pub mark_deleted: bool,
+    /// Whether its mark is hidden, if it says so itself.
+    pub mark_hidden: Option<bool>,
+    /// Its mark ends a section.
+    pub ends_section: bool,
     pub fields: Fields,
     pub math: Math,
     /// Whether its last text is raised.

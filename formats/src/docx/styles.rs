@@ -1,4 +1,4 @@
-//! Styles: which are headings, which are lists, which hide their text.
+//! Styles: which are headings, which are lists, which hide or raise their text.
 
 use super::numbering::{Numbering, Place};
 use crate::{
@@ -25,6 +25,8 @@ struct Style {
     outline_level: Option<u8>,
     place: Place,
     hidden: Option<bool>,
+    /// Whether its text stands above the line.
+    raised: Option<bool>,
 }
 
 impl Styles {
@@ -46,6 +48,7 @@ impl Styles {
                 ("basedOn", Some((_, style))) => style.based_on = element.value().map(str::to_owned),
                 ("outlineLvl", Some((_, style))) => style.outline_level = outline_level(&element),
                 ("vanish", Some((_, style))) => style.hidden = Some(is_on(&element)),
+                ("vertAlign", Some((_, style))) => style.raised = Some(element.value() == Some("superscript")),
                 (name @ ("ilvl" | "numId"), Some((_, style))) => style.place.note(name, element.value()),
                 _ => {}
             }
@@ -87,6 +90,11 @@ impl Styles {
     /// Whether the style hides its text.
     pub(super) fn hides(&self, id: &str) -> bool {
         self.chain(id).find_map(|(_, style)| style.hidden).unwrap_or(false)
+    }
+
+    /// Whether the style raises its text above the line.
+    pub(super) fn raises(&self, id: &str) -> bool {
+        self.chain(id).find_map(|(_, style)| style.raised).unwrap_or(false)
     }
 
     /// The list and level of a paragraph, from its own properties and its style's.

@@ -23,6 +23,7 @@ const STYLES: &str = r#"<w:styles xmlns:w="w">
 <w:style w:styleId="Second"><w:name w:val="List Number 2"/><w:pPr><w:numPr><w:numId w:val="5"/></w:numPr></w:pPr></w:style>
 <w:style w:styleId="Numbered"><w:name w:val="heading 2"/><w:pPr><w:numPr><w:ilvl w:val="1"/><w:numId w:val="5"/></w:numPr></w:pPr></w:style>
 <w:style w:styleId="Secret"><w:name w:val="Secret"/><w:rPr><w:vanish/></w:rPr></w:style>
+<w:style w:styleId="Mark"><w:name w:val="mark"/><w:rPr><w:vertAlign w:val="superscript"/></w:rPr></w:style>
 <w:style w:styleId="LoopA"><w:name w:val="a"/><w:basedOn w:val="LoopB"/></w:style>
 <w:style w:styleId="LoopB"><w:name w:val="b"/><w:basedOn w:val="LoopA"/></w:style>
 </w:styles>"#;

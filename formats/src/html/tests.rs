@@ -383,6 +383,19 @@ fn a_formula_says_its_numbers() {
          and <math alttext='two pi'></math> of <math><msub><mi>x</mi><mn>1</mn></msub></math>.</p>"
     ));
     assert_eq!(read.text, "It costs 10^6 and 3/4 of x^12.\n\nIn 3/4 x^12 and two pi of x_1.");
+    let read = of(format!(
+        "<p>2<math>{fraction}</math>4 of x<math><mi>y</mi></math>, <math><mn>10</mn></math><sup>6</sup>.</p>"
+    ));
+    assert_eq!(read.text, "2 3/4 4 of xy, 10^6.");
+    // Pages that are written as XML give the elements of formulas a prefix.
+    let prefixed = |prefix: &str| {
+        let elements = "<P:math><P:mfrac><P:mn>1</P:mn><P:mrow><P:mspace/><P:mn>2</P:mn></P:mrow></P:mfrac></P:math>";
+        format!("<p>Half is {}, or less.</p>", elements.replace("P:", prefix))
+    };
+    let page = format!("<?xml version='1.0'?><html><body>{}{}</body></html>", prefixed("m:"), prefixed("mml:"));
+    assert_eq!(of(&page).text, "Half is 1/2, or less.\n\nHalf is 1/2, or less.");
+    let page = Source::of_text(&page).of_xml().body(&Limits::default()).unwrap();
+    assert_eq!(page.text, "Half is 1/2, or less.\n\nHalf is 1/2, or less.");
 }
 
 #[test]

@@ -283,6 +283,9 @@ fn books_and_pages_give_the_pictures_that_they_hold_and_fetch_none() {
     assert_eq!((bytes.as_slice(), head.mime.as_str(), head.width), (&b"GIF89a \0 \0"[..], "image/gif", Some(32)));
     assert_eq!((&*head.alt, &*head.nearby), ("Dots", "The reed"));
     assert!(left_out.is_empty(), "{left_out:?}");
+    let as_xml = format!("<?xml version='1.0'?><html><head><script src='a.js'/></head><body>{html}</body></html>");
+    let (given, _) = read(Format::Html, as_xml.as_bytes());
+    assert_eq!(given.iter().map(|(head, _)| &*head.alt).collect::<Vec<_>>(), ["Dots"]);
 }
 
 #[test]

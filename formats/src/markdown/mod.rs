@@ -149,10 +149,41 @@ pub(crate) fn is_raised_number(text: &str) -> bool {
     digits.starts_with(|first: char| first.is_ascii_digit()) && digits.chars().all(is_part)
 }
 
+/// Whether a raised run reads as a part of the number before it: a number, or a minus, which programs may keep in a run of its own.
+pub(crate) fn is_raised_run(text: &str) -> bool {
+    is_raised_number(text) || matches!(text.trim(), "-" | "−" | "–")
+}
+
 /// Whether the text that comes next begins to be raised directly behind a digit. Programs write one raised number in several parts.
 pub(crate) fn begins_raised(before: &str, is_raised: bool, was_raised: &mut bool) -> bool {
     let goes_on = std::mem::replace(was_raised, is_raised);
     is_raised && !goes_on && before.ends_with(|last: char| last.is_ascii_digit())
+}
+
+/// Marks the raised numbers of a text that legacy programs keep in runs: for each one the UTF-16 unit where it begins, and whether it is raised.
+pub(crate) fn mark_raised(text: String, runs: &[(usize, bool)]) -> String {
+    if runs.iter().all(|(_, is_raised)| !is_raised) {
+        return text;
+    }
+    let (mut marked, mut rest, mut unit) = (String::with_capacity(text.len() + 1), text.as_str(), 0);
+    let (mut is_raised, mut was_raised) = (false, false);
+    for (begin, next) in runs.iter().copied().chain([(usize::MAX, false)]) {
+        let mut end = 0;
+        for character in rest.chars() {
+            if unit >= begin {
+                break;
+            }
+            unit += character.len_utf16();
+            end += character.len_utf8();
+        }
+        let (run, after) = rest.split_at(end);
+        if !run.is_empty() && begins_raised(&marked, is_raised, &mut was_raised) && is_raised_run(run) {
+            marked.push('^');
+        }
+        marked.push_str(run);
+        (rest, is_raised) = (after, next);
+    }
+    marked
 }
 
 /// Replaces white space, including line ends, by single blanks.

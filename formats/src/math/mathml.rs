@@ -1,7 +1,7 @@
 //! Writes the formulas of web pages, books and journals (MathML) as linear text, as those of office documents are written.
 
 use super::wrap;
-use crate::markdown::one_line;
+use crate::{markdown::one_line, xml};
 
 /// What is nested deeper within a formula is written without its structure.
 const DEEPEST: usize = 64;
@@ -87,6 +87,17 @@ impl Kind {
 }
 
 impl MathMl {
+    /// Takes in what a reader of XML gives.
+    pub(crate) fn node(&mut self, node: xml::Node) {
+        match node {
+            xml::Node::Start(element) => {
+                self.start(&element.name, |name| element.attribute(name).map(str::to_owned));
+            }
+            xml::Node::Text(text) => self.text(&text),
+            xml::Node::End => self.end(),
+        }
+    }
+
     /// Begins an element; [`MathMl::end`] must follow.
     pub(crate) fn start(&mut self, name: &str, attribute: impl Fn(&str) -> Option<String>) {
         // What a program reads says the formula once more.
@@ -223,6 +234,11 @@ impl MathMl {
         !self.open.is_empty() || self.skipped > 0
     }
 
+    /// The bytes of text so far.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len() + self.token.len()
+    }
+
     /// The whole formula.
     pub(crate) fn finish(self) -> String {
         one_line(&self.text)
@@ -275,21 +291,14 @@ fn accent(kind: Kind, script: &str) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Format, Limits,
-        xml::{Node, XmlReader},
-    };
+    use crate::{Format, Limits, xml::XmlReader};
 
     fn written(formula: &str) -> String {
         let formula = format!("<math>{formula}</math>");
         let mut reader = XmlReader::new(formula.as_bytes(), Format::Html, &Limits::default());
         let mut written = MathMl::default();
         while let Some(node) = reader.next().unwrap() {
-            match node {
-                Node::Start(element) => written.start(&element.name, |name| element.attribute(name).map(str::to_owned)),
-                Node::Text(text) => written.text(&text),
-                Node::End => written.end(),
-            }
+            written.node(node);
         }
         assert!(!written.is_open());
         written.finish()

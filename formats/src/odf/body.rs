@@ -1,10 +1,10 @@
 //! Follows the elements of a document's content and writes its text.
 
-use super::styles::Styles;
+use super::{formulas::Formulas, styles::Styles};
 use crate::{
     Extraction, Format, FormatError, Limits, Page, PageKind,
     extraction::check_text,
-    markdown::{Block, Table, Writer, begins_raised, is_raised_number},
+    markdown::{Block, Table, Writer, begins_raised, is_raised_run},
     xml::Element,
 };
 
@@ -47,6 +47,7 @@ struct Slide {
 
 pub(super) struct Body<'a> {
     styles: Styles,
+    formulas: Formulas,
     format: Format,
     limits: &'a Limits,
     writer: Writer,
@@ -59,6 +60,8 @@ pub(super) struct Body<'a> {
     was_raised: bool,
     /// Whether a paragraph within the open one has ended, so that what follows is no part of its last word.
     is_apart: bool,
+    /// Whether a formula begins or has ended, whose letters and digits are no part of those beside it.
+    is_at_formula: bool,
     /// How many paragraphs, lists and tables are open in each other.
     paragraphs: usize,
     lists: u8,
@@ -75,9 +78,10 @@ pub(super) struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    pub(super) fn new(styles: Styles, format: Format, limits: &'a Limits) -> Self {
+    pub(super) fn new(styles: Styles, formulas: Formulas, format: Format, limits: &'a Limits) -> Self {
         Self {
             styles,
+            formulas,
             format,
             limits,
             writer: Writer::default(),
@@ -86,6 +90,7 @@ impl<'a> Body<'a> {
             line: String::new(),
             was_raised: false,
             is_apart: false,
+            is_at_formula: false,
             paragraphs: 0,
             lists: 0,
             tables: 0,
@@ -176,6 +181,11 @@ impl<'a> Body<'a> {
                 self.text("\t")?;
                 Role::Other
             }
+            "object" => {
+                let formula = element.attribute("href").and_then(|href| self.formulas.get(href)).map(str::to_owned);
+                self.formula(formula.as_deref().unwrap_or_default())?;
+                Role::Other
+            }
             "line-break" => {
                 self.text("\n")?;
                 Role::Other
@@ -208,15 +218,33 @@ impl<'a> Body<'a> {
         if std::mem::take(&mut self.is_apart) && !text.starts_with(char::is_whitespace) {
             self.space();
         }
-        // A raised number would read as a part of the one before it.
         let mut within = self.roles.iter().rev().take_while(|role| !matches!(role, Role::Paragraph | Role::Heading(_)));
         let is_raised = within.any(|role| *role == Role::Raised);
-        if begins_raised(&self.line, is_raised, &mut self.was_raised) && is_raised_number(text) {
+        let is_one = self.line.ends_with(char::is_alphanumeric) && text.starts_with(char::is_alphanumeric);
+        // What is raised behind a formula belongs to it.
+        if std::mem::take(&mut self.is_at_formula) && is_one && !is_raised {
+            self.line.push(' ');
+        }
+        // A raised number would read as a part of the one before it.
+        if begins_raised(&self.line, is_raised, &mut self.was_raised) && is_raised_run(text) {
             self.line.push('^');
         }
         self.line.extend(text.chars().filter(|character| !character.is_control() || character.is_whitespace()));
         let waiting = self.slide.as_ref().map_or(0, |slide| slide.bytes);
         check_text(self.writer.len() + waiting + self.table_bytes + self.cell.len() + self.line.len(), self.limits)
+    }
+
+    /// Takes in a formula: a part of the open paragraph, or a paragraph of its own.
+    pub(super) fn formula(&mut self, formula: &str) -> Result<(), FormatError> {
+        if self.skipped > 0 || formula.is_empty() {
+            return Ok(());
+        }
+        self.paragraphs += 1;
+        self.is_at_formula = true;
+        self.text(formula)?;
+        self.is_at_formula = true;
+        self.paragraphs -= 1;
+        if self.paragraphs == 0 { self.end_paragraph(Role::Paragraph) } else { Ok(()) }
     }
 
     fn space(&mut self) {

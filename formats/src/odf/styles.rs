@@ -27,6 +27,10 @@ impl Styles {
             "style" => {
                 let name = element.attribute("name").unwrap_or_default();
                 name.clone_into(&mut self.open);
+                // The text has styles of its own, which may be named as those of headers and footers are.
+                if element.attribute("family") == Some("text") {
+                    self.raised.remove(name);
+                }
                 if let Some(parent) = element.attribute("parent-style-name") {
                     self.parents.insert(name.to_owned(), parent.to_owned());
                 }
@@ -60,7 +64,7 @@ impl Styles {
 }
 
 /// Whether a position is above the line: `super`, or a share of the size.
-fn is_above(position: &str) -> bool {
+pub(crate) fn is_above(position: &str) -> bool {
     let height = position.split_whitespace().next().unwrap_or_default();
     height == "super"
         || height.strip_suffix('%').and_then(|share| share.parse::<f64>().ok()).is_some_and(|share| share > 0.0)

@@ -79,6 +79,7 @@ fn a_raised_number_is_no_part_of_the_number_before_it() {
         format!(", 1{} of m{}", span("T1", "st"), span("T1", "2")),
         format!(", 1{}{}{}{}", span("T3", "2"), span("T4", "3"), span("T6", "4"), span("none", "5")),
         format!(", 10{}{}, 10{}", span("T1", "1"), span("T2", "2"), span("T1", &span("none", "6"))),
+        format!(", 10{}{}", span("T1", "−"), span("T1", "6")),
     ];
     let part = format!(
         "<office:document-content><office:automatic-styles>{}</office:automatic-styles><office:body><office:text>\
@@ -87,11 +88,12 @@ fn a_raised_number_is_no_part_of_the_number_before_it() {
         text.concat()
     );
     let styles = format!(
-        "<office:document-styles>{}</office:document-styles>",
-        style("Mark", "", "style:text-position=\"super 58%\"")
+        "<office:document-styles>{}{}</office:document-styles>",
+        style("Mark", "", "style:text-position=\"super 58%\""),
+        style("T6", "", "style:text-position=\"super 58%\"")
     );
     let read = read_as(Format::Odt, &package("text", &[("styles.xml", &styles), ("content.xml", &part)])).unwrap();
-    assert_eq!(read.text, "10^6 in 2019^13 or 10^−3, 3^4, 1st of m2, 12345, 10^12, 10^6");
+    assert_eq!(read.text, "10^6 in 2019^13 or 10^−3, 3^4, 1st of m2, 12345, 10^12, 10^6, 10^−6");
 }
 
 #[test]
@@ -144,6 +146,48 @@ fn the_title_of_a_drawing_is_not_read_and_what_has_metadata_is() {
          <text:p>See <text:meta xml:id=\"a\">the weir</text:meta> now in <text:span><text:title>The pond</text:title></text:span></text:p>",
     );
     assert_eq!(read.text, "The weir opens.\n\ndrawn\n\nSee the weir now in The pond");
+}
+
+#[test]
+fn formulas_are_read_where_they_stand() {
+    let half = "<!DOCTYPE math:math PUBLIC \"-//OpenOffice.org//DTD\" \"math.dtd\"><math:math><math:semantics><math:mfrac>\
+                <math:mn>1</math:mn><math:mn>2</math:mn></math:mfrac><math:annotation>1 over 2</math:annotation></math:semantics></math:math>";
+    let chart = content("<office:chart><text:p>chart</text:p></office:chart>");
+    let objects = [
+        ("Object 1/content.xml", half),
+        ("Object 2/content.xml", chart.as_str()),
+        ("Object 3/content.xml", "<math><mn>damaged</mn>"),
+    ];
+    let object = |href: &str| {
+        format!(
+            "<draw:frame><draw:object xlink:href=\"{href}\"/><draw:image xlink:href=\"./ObjectReplacements/Object 1\"/>\
+             <svg:desc>formula</svg:desc></draw:frame>"
+        )
+    };
+    let others = ["./Object 2", "./Object 3", "./Object 4", "../../etc/passwd", "https://example.org/Object 1"];
+    let body = content(&format!(
+        "<office:text><text:tracked-changes>{half}</text:tracked-changes><style:style style:name=\"T1\" style:family=\"text\">\
+         <style:text-properties style:text-position=\"super 58%\"/></style:style><text:p>Of 3{half}x, {encoded}\
+         <text:span text:style-name=\"T1\">3</text:span>.{others}</text:p><text:p><draw:object><math><mi>y</mi></math></draw:object></text:p></office:text>",
+        half = object("./Object 1"),
+        encoded = object("Object%201"),
+        others = others.map(object).concat()
+    ));
+    let parts = |body: &str| package("text", &[objects.as_slice(), &[("content.xml", body)]].concat());
+    assert_eq!(read_as(Format::Odt, &parts(&body)).unwrap().text, "Of 3 1/2 x, 1/2^3.\n\ny");
+    let slide = content(&format!(
+        "<office:presentation><draw:page><draw:frame presentation:class=\"title\"><draw:text-box><text:p>Share</text:p>\
+         </draw:text-box></draw:frame>{}</draw:page></office:presentation>",
+        object("./Object 1")
+    ));
+    let slides = package("presentation", &[("content.xml", slide.as_str()), ("object 1/Content.xml", half)]);
+    assert_eq!(read_as(Format::Odp, &slides).unwrap().text, "# Share\n\n1/2");
+    // A formula costs what its text costs.
+    let long = format!("<math>{}</math>", "<mtext>heron</mtext>".repeat(100));
+    let bytes = package("text", &[("content.xml", body.as_str()), ("Object 1/content.xml", long.as_str())]);
+    let limits = Limits { text_bytes: 100, ..Limits::default() };
+    let error = crate::extract(Format::Odt, Cursor::new(bytes), &limits).unwrap_err();
+    assert_eq!(error.limit(), Some(Limit::TextBytes));
 }
 
 #[test]

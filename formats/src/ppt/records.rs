@@ -18,6 +18,8 @@ pub(super) mod kind {
     pub(in crate::ppt) const TEXT: u16 = 0x0F9F;
     pub(in crate::ppt) const WIDE: u16 = 0x0FA0;
     pub(in crate::ppt) const NARROW: u16 = 0x0FA8;
+    /// How the paragraphs and the characters of a text look.
+    pub(in crate::ppt) const LOOKS: u16 = 0x0FA1;
     /// Places in a text that show the number of the slide, the date, the header or the footer.
     pub(in crate::ppt) const FIELDS: [u16; 6] = [0x0FD8, 0x0FF7, 0x0FF8, 0x0FF9, 0x0FFA, 0x1015];
     pub(in crate::ppt) const LIST: u16 = 0x0FF0;

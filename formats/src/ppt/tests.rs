@@ -142,6 +142,35 @@ fn deleted_shapes_and_groups_show_nothing() {
 }
 
 #[test]
+fn a_raised_number_is_no_part_of_the_number_before_it() {
+    let long = |number: u32| number.to_le_bytes().to_vec();
+    let short = |number: u16| number.to_le_bytes().to_vec();
+    // A bullet, a color and a tab stop are fields of paragraphs before the runs of characters.
+    let paragraphs = [long(24), short(0), long(0x10_00A1), short(1), short(8), long(7), short(1), long(9)].concat();
+    let run = |count: u32, position: u16| {
+        [long(count), long(0x8_0001 | 1 << 17), short(1), short(18), short(position)].concat()
+    };
+    let plain = |count: u32| [long(count), long(0)].concat();
+    let empty = [paragraphs.clone(), plain(0), plain(12), run(1, 30), plain(9)].concat();
+    let looks =
+        [paragraphs, plain(7), run(1, 30), plain(10), run(1, 30), plain(3), run(1, 30u16.wrapping_neg()), plain(1)]
+            .concat();
+    let shown = "In 20193 it was 106\u{B} H2";
+    let with = |text: Vec<u8>, looks: &[u8]| [text, record(kind::LOOKS, 0, looks)].concat();
+    let texts = [
+        text(0, "Years"),
+        with(text(1, shown), &looks),
+        with(text(4, "Damaged 20193"), &looks[..40]),
+        with(text(4, "Nothing 20193"), &empty),
+    ];
+    let slide = page(kind::SLIDE, &[], &texts);
+    let mut made = Made::default();
+    made.save(&[(1, document(&[entry(2, 256, &[])], &[])), (2, slide)]);
+    let read = extract(Cursor::new(made.bytes(PLAIN, "")), &Limits::default()).unwrap();
+    assert_eq!(read.text, "# Years\n\n- In 2019^3 it was 10^6 H2\n\nDamaged 20193\n\nNothing 20193");
+}
+
+#[test]
 fn a_presentation_lists_no_more_slides_than_a_file_may_have_pages() {
     let slides: Vec<Vec<u8>> = (0..20).map(|number| entry(9, number, &[])).collect();
     let mut made = Made::default();

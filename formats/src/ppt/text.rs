@@ -1,10 +1,13 @@
 //! The texts of slides and pages of notes: those in their shapes, and those of an outline, which shapes refer to.
 
-use super::records::{Record, Records, kind};
+use super::{
+    looks,
+    records::{Record, Records, kind},
+};
 use crate::{
     FormatError, Limit, Limits,
     compound::long,
-    markdown::{Block, one_line},
+    markdown::{Block, mark_raised, one_line},
 };
 use encoding_rs::UTF_16LE;
 
@@ -12,10 +15,11 @@ use encoding_rs::UTF_16LE;
 #[derive(Default)]
 pub(super) struct Text {
     pub kind: u32,
-    /// Its paragraphs end with `\r`.
+    /// As the file has it: its paragraphs end with `\r`.
     text: String,
     /// Whether it shows a number or date, which no file holds.
     has_field: bool,
+    has_looks: bool,
 }
 
 impl Text {
@@ -34,18 +38,25 @@ impl Text {
         }
         let Some(text) = texts.last_mut() else { return };
         match record.kind {
-            kind::WIDE => text.push(UTF_16LE.decode_without_bom_handling(record.body).0.chars()),
-            kind::NARROW => text.push(record.body.iter().copied().map(char::from)),
+            kind::WIDE => text.text.push_str(&UTF_16LE.decode_without_bom_handling(record.body).0),
+            kind::NARROW => text.text.extend(record.body.iter().copied().map(char::from)),
+            // Each text has one.
+            kind::LOOKS if !std::mem::replace(&mut text.has_looks, true) => {
+                let looks = looks::raised(record.body, text.text.encode_utf16().count());
+                text.text = mark_raised(std::mem::take(&mut text.text), &looks.unwrap_or_default());
+            }
             found => text.has_field |= kind::FIELDS.contains(&found),
         }
     }
 
-    fn push(&mut self, characters: impl Iterator<Item = char>) {
-        self.text.extend(characters.filter_map(|character| match character {
+    /// What is shown of the text.
+    fn shown(&self) -> String {
+        let shown = self.text.chars().filter_map(|character| match character {
             '\u{B}' => Some('\n'),
             '\r' | '\t' => Some(character),
             _ => (!character.is_control()).then_some(character),
-        }));
+        });
+        shown.collect()
     }
 
     pub(super) fn is_title(&self) -> bool {
@@ -54,17 +65,18 @@ impl Text {
 
     /// The text in one line, if there is any.
     pub(super) fn line(&self) -> Option<String> {
-        Some(one_line(&self.text)).filter(|line| !line.is_empty())
+        Some(one_line(&self.shown())).filter(|line| !line.is_empty())
     }
 
     /// Writes the paragraphs; those of a body are items.
     pub(super) fn write(self, blocks: &mut Vec<Block>) {
+        let text = self.shown();
         // In the place of what is filled in when the slide is shown there is a star.
-        if self.has_field && self.text.trim() == "*" {
+        if self.has_field && text.trim() == "*" {
             return;
         }
         let is_body = matches!(self.kind, Self::BODY | Self::HALF_BODY | Self::QUARTER_BODY);
-        let paragraphs = self.text.split('\r').filter(|paragraph| !paragraph.trim().is_empty());
+        let paragraphs = text.split('\r').filter(|paragraph| !paragraph.trim().is_empty());
         blocks.extend(paragraphs.map(|paragraph| match is_body {
             true => Block::ListItem { level: 0, text: paragraph.to_owned() },
             false => Block::Paragraph(paragraph.to_owned()),

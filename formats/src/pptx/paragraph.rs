@@ -3,7 +3,7 @@
 use crate::{
     charset,
     docx::symbols,
-    markdown::{begins_raised, is_raised_number},
+    markdown::{begins_raised, is_raised_run},
     math::Math,
 };
 
@@ -32,11 +32,14 @@ pub(super) struct Run {
 impl Paragraph {
     /// Appends text; a vertical tab is a soft break.
     pub(super) fn push(&mut self, text: &str) {
-        self.math.before_text(text, &mut self.text);
+        // What is raised behind a formula belongs to it.
+        if !self.run.is_raised {
+            self.math.before_text(text, &mut self.text);
+        }
         let text = &*symbols::shown(text, self.run.symbols.as_deref().unwrap_or_default());
         // A raised number would read as a part of the one before it.
         let begins = begins_raised(&self.text, self.run.is_raised, &mut self.was_raised);
-        if begins && is_raised_number(text) {
+        if begins && is_raised_run(text) {
             self.text.push('^');
         }
         if !text.contains(['\u{b}', '\0', '\r', '_']) {
@@ -95,8 +98,11 @@ mod tests {
         paragraph.push("1");
         paragraph.push("6");
         paragraph.run = Run { symbols: Some("Wingdings".to_owned()), ..Run::default() };
-        paragraph.push(" \u{F0E0} 5");
-        assert_eq!(paragraph.text, "Costs 10^16 🡪 5");
+        paragraph.push(" \u{F0E0} 10");
+        paragraph.run = Run { is_raised: true, symbols: None };
+        paragraph.push("−");
+        paragraph.push("5");
+        assert_eq!(paragraph.text, "Costs 10^16 🡪 10^−5");
     }
 
     #[test]

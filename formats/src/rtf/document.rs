@@ -10,7 +10,7 @@ use crate::{
     docx::symbols,
     extraction::check_text,
     facts,
-    markdown::{Block, Table, Writer, begins_raised, is_raised_number},
+    markdown::{Block, Table, Writer, begins_raised, is_raised_run},
 };
 use encoding_rs::Encoding;
 use std::collections::HashMap;
@@ -357,9 +357,9 @@ impl<'a> Document<'a> {
         let shown = text.chars().filter(|character| !character.is_control() || matches!(character, '\n' | '\t'));
         match self.state.destination {
             Destination::Body if !self.state.is_hidden && !self.state.is_deleted => {
-                // A raised number would read as a part of the one before it. A minus may come before it by itself.
-                let is_number = is_raised_number(text) || matches!(text, "−" | "–");
-                if begins_raised(&self.paragraph, self.state.is_raised, &mut self.was_raised) && is_number {
+                // A raised number would read as a part of the one before it.
+                let begins = begins_raised(&self.paragraph, self.state.is_raised, &mut self.was_raised);
+                if begins && is_raised_run(text) {
                     self.paragraph.push('^');
                 }
                 self.paragraph.extend(shown);

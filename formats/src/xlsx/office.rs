@@ -19,7 +19,7 @@ use crate::{
     package::{Package, Relationship},
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{Read, Seek},
 };
 
@@ -115,8 +115,15 @@ impl<R: Read + Seek> Book for Office<R> {
 
     fn strings(&mut self, limits: &Limits, see: &mut See<'_>) -> Result<(), FormatError> {
         let Some(name) = &self.shared_strings else { return Ok(()) };
+        let raised = match &self.styles {
+            Some(styles) if self.binary.is_some() => match self.package.part(styles)? {
+                Some(part) => xlsb::raised_fonts(part)?,
+                None => HashSet::new(),
+            },
+            _ => HashSet::new(),
+        };
         match self.package.part(name)? {
-            Some(part) if self.binary.is_some() => xlsb::strings(part, see),
+            Some(part) if self.binary.is_some() => xlsb::strings(part, &raised, see),
             Some(part) => shared_strings::each(part, limits, see),
             None => Ok(()),
         }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     FormatError, Limit, Limits,
     extraction::check_text,
-    markdown::{begins_raised, is_raised_number},
+    markdown::{begins_raised, is_raised_run},
 };
 use std::{
     collections::{BTreeSet, HashMap},
@@ -175,7 +175,7 @@ fn runs<S: Read>(xml: &mut Markup<S>, out: &mut String, was_raised: &mut bool) -
                     let (start, begins) = (out.len(), begins_raised(out, is_raised, was_raised));
                     xml.text(out)?;
                     // A raised number would read as a part of the one before it.
-                    if begins && is_raised_number(&out[start..]) {
+                    if begins && is_raised_run(&out[start..]) {
                         out.insert(start, '^');
                     }
                 }
@@ -303,6 +303,7 @@ mod tests {
             ),
             (run("baseline", "1") + &run("superscript", "st") + &run("subscript", "2"), "1st2"),
             (run("baseline", "m") + &run("superscript", "2"), "m2"),
+            (run("baseline", "10") + &run("superscript", "−") + &run("superscript", "6"), "10^−6"),
         ] {
             let strings = table(&format!("<sst><si>{runs}</si></sst>"), &Limits::default()).unwrap();
             assert_eq!(strings.get(0), Some(expected), "{runs}");

@@ -4,8 +4,8 @@ use super::{
     fields::Fields,
     survey::{Survey, path},
     vocabulary::{
-        ALTERNATIVES, DISPLAYED_FORMULA, Kind, Role, is_citation, is_exhibit, is_front, is_note, is_of_program,
-        is_technical, known, may_hold_page, role, shown,
+        ALTERNATIVES, FORMULA, Kind, Role, is_citation, is_displayed_formula, is_exhibit, is_front, is_note,
+        is_of_program, is_raised, is_technical, known, may_hold_page, role, shown,
     },
 };
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     math::MathMl,
     xml::{Element, Node},
 };
+use std::{collections::HashMap, rc::Rc};
 
 /// Further titles are paragraphs.
 const HEADINGS: usize = 2000;
@@ -24,11 +25,13 @@ const HEADINGS: usize = 2000;
 const PAGES: usize = 20_000;
 /// What is shown of a path: its last names.
 const NAMES: usize = 8;
+/// How many names of elements are kept, so that they are not made anew for each element.
+const KEPT_NAMES: usize = 10_000;
 
 struct Frame {
     /// In lower case.
-    name: String,
-    shown: String,
+    name: Rc<str>,
+    shown: Rc<str>,
     path: u64,
     number: usize,
     role: Role,
@@ -55,11 +58,14 @@ pub(super) struct Document<'a> {
     writer: Writer,
     fields: Fields,
     frames: Vec<Frame>,
+    /// The names of elements as they are shown, each with the one by which it is known.
+    names: HashMap<Rc<str>, Rc<str>>,
     numbered: usize,
     /// The text of the innermost element that is not inline.
     text: String,
-    /// The formula that is open in it.
+    /// The formula that is open in it, and whether one has just ended.
     formula: Option<MathMl>,
+    is_behind_formula: bool,
     table: Table,
     table_bytes: usize,
     /// The number of frames around the open table.
@@ -81,9 +87,11 @@ impl<'a> Document<'a> {
             writer: Writer::default(),
             fields: Fields::default(),
             frames: Vec::new(),
+            names: HashMap::new(),
             numbered: 0,
             text: String::new(),
             formula: None,
+            is_behind_formula: false,
             table: Table::default(),
             table_bytes: 0,
             table_at: None,
@@ -98,18 +106,17 @@ impl<'a> Document<'a> {
 
     pub(super) fn node(&mut self, node: Node) -> Result<(), FormatError> {
         if let Some(mut formula) = self.formula.take() {
-            match node {
-                Node::Start(element) => formula.start(&element.name, |name| element.attribute(name).map(str::to_owned)),
-                Node::Text(text) => formula.text(&text),
-                Node::End => formula.end(),
-            }
+            formula.node(node);
+            let open = if formula.is_open() { formula.len() } else { 0 };
             if formula.is_open() {
                 self.formula = Some(formula);
             } else {
-                self.text.push_str(&formula.finish());
-                self.was_end = true;
+                let formula = formula.finish();
+                self.part_numbers(&formula);
+                self.text.push_str(&formula);
+                (self.was_end, self.is_behind_formula) = (true, true);
             }
-            return check_text(self.writer.len() + self.table_bytes + self.text.len(), self.limits);
+            return check_text(self.writer.len() + self.table_bytes + self.text.len() + open, self.limits);
         }
         match node {
             Node::Start(_) if self.skipped > 0 => self.skipped += 1,
@@ -121,7 +128,14 @@ impl<'a> Document<'a> {
             }
             Node::Text(text) => {
                 self.was_end = false;
-                self.text.extend(text.chars().filter(|character| !character.is_control() || character.is_whitespace()));
+                if std::mem::take(&mut self.is_behind_formula) {
+                    self.part_numbers(&text);
+                }
+                let is_unseen = |character: char| character.is_control() && !character.is_whitespace();
+                match text.contains(is_unseen) {
+                    true => self.text.extend(text.chars().filter(|character| !is_unseen(*character))),
+                    false => self.text.push_str(&text),
+                }
                 check_text(self.writer.len() + self.table_bytes + self.text.len(), self.limits)?;
             }
             Node::End => {
@@ -137,9 +151,21 @@ impl<'a> Document<'a> {
         Ok(self.writer.finish("xml"))
     }
 
+    /// The name by which an element is known, and the one that is shown.
+    fn names(&mut self, written: &str) -> (Rc<str>, Rc<str>) {
+        let written = shown(written);
+        if let Some((shown, known)) = self.names.get_key_value(written) {
+            return (Rc::clone(known), Rc::clone(shown));
+        }
+        let (known, shown): (Rc<str>, Rc<str>) = (known(written).into(), written.into());
+        if self.names.len() < KEPT_NAMES {
+            self.names.insert(Rc::clone(&shown), Rc::clone(&known));
+        }
+        (known, shown)
+    }
+
     fn start(&mut self, element: Element, was_end: bool) -> Result<(), FormatError> {
-        let name = known(&element.name);
-        let shown = shown(&element.name).to_owned();
+        let (name, shown) = self.names(&element.name);
         let hash = path(self.frames.last().map(|frame| frame.path), &name);
         let role = self.role(&name, hash);
         if role == Role::Skipped {
@@ -148,11 +174,13 @@ impl<'a> Document<'a> {
         }
         let context = self.frames.last().map_or(Role::Container, |frame| frame.context);
         if role == Role::Inline {
-            let parent = self.frames.last().map_or("", |frame| frame.name.as_str());
+            let parent = self.frames.last().map_or("", |frame| &*frame.name);
             let is_apart =
-                matches!(context, Role::Item | Role::Cell) || is_citation(parent) || parent == DISPLAYED_FORMULA;
-            if matches!(name.as_str(), "br" | "lb") || (was_end && is_apart) {
+                matches!(context, Role::Item | Role::Cell) || is_citation(parent) || self.is_in_displayed_formula();
+            if matches!(&*name, "br" | "lb") || (was_end && is_apart) {
                 self.text.push(if context == Role::Lines { '\n' } else { ' ' });
+            } else if is_displayed_formula(&name, parent) {
+                self.text.push(' ');
             }
             if is_note(&name, context) {
                 self.text.push_str(" (");
@@ -171,7 +199,7 @@ impl<'a> Document<'a> {
         if let Some(parent) = parent {
             parent.has_children = true;
         }
-        if role == Role::Inline && name == "math" {
+        if role == Role::Inline && &*name == FORMULA {
             self.begin_formula();
             return Ok(());
         }
@@ -208,12 +236,23 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
+    /// Writes a blank between the number of a formula and one beside it. A raised one belongs to it.
+    fn part_numbers(&mut self, next: &str) {
+        let is_within_raised = || {
+            let mut within = self.frames.iter().rev().take_while(|frame| frame.role == Role::Inline);
+            within.any(|frame| is_raised(&frame.name))
+        };
+        if self.text.ends_with(char::is_numeric) && next.starts_with(char::is_numeric) && !is_within_raised() {
+            self.text.push(' ');
+        }
+    }
+
     /// Begins a formula. What stands beside it says it once more, in another language.
     fn begin_formula(&mut self) {
         let mut formula = MathMl::default();
-        formula.start("math", |_| None);
+        formula.start(FORMULA, |_| None);
         self.formula = Some(formula);
-        if let Some(parent) = self.frames.last_mut().filter(|parent| parent.name == ALTERNATIVES) {
+        if let Some(parent) = self.frames.last_mut().filter(|parent| &*parent.name == ALTERNATIVES) {
             parent.has_formula = true;
             if self.text.is_char_boundary(parent.begin) {
                 self.text.truncate(parent.begin);
@@ -269,7 +308,9 @@ impl<'a> Document<'a> {
         }
         let begins_block =
             matches!(named, Some(Role::List | Role::Lines)) || named == Some(Role::Table) && self.table_at.is_none();
+        let is_prose = self.survey.is_prose;
         match parent.context {
+            Role::Paragraph if is_displayed_formula(name, &parent.name) => return Role::Paragraph,
             Role::Heading | Role::Lines | Role::Cell => return Role::Inline,
             Role::Paragraph | Role::Item if !begins_block => return Role::Inline,
             Role::Row => return Role::Cell,
@@ -278,16 +319,25 @@ impl<'a> Document<'a> {
         match (named, name) {
             (_, "tr" | "row") if self.table_at.is_some() => Role::Row,
             (Some(Role::Table), _) if self.table_at.is_some() => Role::Container,
-            (_, "item") if parent.role == Role::List && self.survey.is_prose => Role::Item,
-            (Some(Role::List), "list") if !self.survey.is_prose => Role::Container,
+            (_, "item") if parent.role == Role::List && is_prose => Role::Item,
+            (Some(Role::List), "list") if !is_prose => Role::Container,
             (Some(Role::Heading), _) if is_exhibit(&parent.name) => Role::Paragraph,
             (Some(Role::Heading), _) if self.survey.kind == Kind::Drawing && self.frames.len() > 1 => Role::Paragraph,
             (Some(role), _) => role,
-            (None, DISPLAYED_FORMULA) => Role::Paragraph,
+            (None, "disp-formula") => Role::Paragraph,
+            (None, "equation" | "informalequation") if is_prose => Role::Paragraph,
+            // Data name the formulas of substances so.
+            (None, "formula") if is_prose && self.survey.has_formulas => Role::Paragraph,
             (None, "text" | "desc") if self.survey.kind == Kind::Drawing => Role::Paragraph,
             (None, _) if self.survey.is_mixed(hash) => Role::Paragraph,
             (None, _) => Role::Container,
         }
+    }
+
+    /// Whether the innermost element is a formula on lines of its own.
+    fn is_in_displayed_formula(&self) -> bool {
+        let is_formula = |frame: &Frame| is_displayed_formula(&frame.name, "") || &*frame.name == "formula";
+        self.frames.last().is_some_and(|frame| frame.role == Role::Paragraph && is_formula(frame))
     }
 
     fn end(&mut self) -> Result<(), FormatError> {
@@ -304,11 +354,12 @@ impl<'a> Document<'a> {
                 }
             }
             Role::Inline => {
-                if matches!(frame.name.as_str(), "sup" | "superscript") {
+                if is_raised(&frame.name) {
                     mark_raised_number(&mut self.text, frame.begin);
                 }
-                // Paragraphs within a cell or an item are words of it.
-                if role(&frame.name) == Some(Role::Paragraph) {
+                // Paragraphs and formulas within a cell or an item are words of it.
+                let parent = self.frames.iter().nth_back(1).map_or("", |frame| &*frame.name);
+                if role(&frame.name) == Some(Role::Paragraph) || is_displayed_formula(&frame.name, parent) {
                     self.text.push(' ');
                 }
             }
@@ -391,11 +442,11 @@ impl<'a> Document<'a> {
             && frame.attributes.len() == 1
         {
             let (_, name) = frame.attributes.remove(at);
-            return self.field(self.frames.len() - 1, Some(name), &text);
+            return self.field(self.frames.len() - 1, Some(&name), &text);
         }
         if frame.attributes.is_empty() || !frame.is_record {
-            let name = frame.shown.clone();
-            return self.field(self.frames.len() - 1, Some(name), &text);
+            let name = Rc::clone(&frame.shown);
+            return self.field(self.frames.len() - 1, Some(&name), &text);
         }
         self.write_attributes()?;
         self.field(self.frames.len(), None, &text)
@@ -429,22 +480,27 @@ impl<'a> Document<'a> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         for (name, value) in std::mem::take(&mut frame.attributes) {
             let value = self.as_page(value);
-            self.field(self.frames.len(), Some(name), &value)?;
+            self.field(self.frames.len(), Some(&name), &value)?;
         }
         Ok(())
     }
 
     /// Writes a value in the first `depth` elements, under the innermost one that is a record.
-    fn field(&mut self, depth: usize, name: Option<String>, value: &str) -> Result<(), FormatError> {
+    fn field(&mut self, depth: usize, name: Option<&str>, value: &str) -> Result<(), FormatError> {
         let record = self.frames[..depth].iter().rposition(|frame| frame.is_record);
         let begin = record.map_or(1, |at| at + 1).min(depth);
-        let names = |frames: &[Frame]| frames.iter().map(|frame| frame.shown.clone()).collect::<Vec<_>>();
         // The first element is the whole.
-        let path = names(&self.frames[begin.saturating_sub(NAMES).max(1)..begin.max(1)]).join(".");
-        let mut label = names(&self.frames[begin.max(depth.saturating_sub(NAMES))..depth]);
-        label.extend(name.map(|name| one_line(&name)));
+        let path = joined(&self.frames[begin.saturating_sub(NAMES).max(1)..begin.max(1)]);
+        let within = &self.frames[begin.max(depth.saturating_sub(NAMES))..depth];
+        let mut label = joined(within);
+        if let Some(name) = name {
+            if !within.is_empty() {
+                label.push('.');
+            }
+            label.push_str(&one_line(name));
+        }
         let of = record.map_or(0, |at| self.frames[at].number);
-        self.fields.add((of, path), label.join("."), value, (&mut self.writer, self.limits))
+        self.fields.add((of, path), label, value, (&mut self.writer, self.limits))
     }
 
     fn end_table(&mut self) -> Result<(), FormatError> {
@@ -455,6 +511,18 @@ impl<'a> Document<'a> {
         }
         Ok(())
     }
+}
+
+/// The names of elements within each other.
+fn joined(frames: &[Frame]) -> String {
+    let mut names = String::new();
+    for (index, frame) in frames.iter().enumerate() {
+        if index > 0 {
+            names.push('.');
+        }
+        names.push_str(&frame.shown);
+    }
+    names
 }
 
 /// Marks a raised number that begins here behind a digit: it would read as a part of the number before it.

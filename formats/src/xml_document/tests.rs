@@ -185,8 +185,41 @@ fn a_formula_is_said_once_and_says_its_numbers() {
         <p>Of {half}, <inline-formula>{tex}</inline-formula> is the rest.</p></article>"
     ));
     assert_eq!(read.text, "It was 1/2 of all.\n\n(1) 1/2\n\nOf 1/2, \\frac{1}{2} is the rest.");
+    let beside = of(format!("<article><p>2{half}4 of <math><mn>10</mn></math><sup>6</sup></p></article>"));
+    assert_eq!(beside.text, "2 1/2 4 of 10^6");
     // The names of data are their own.
     assert_eq!(of("<marks><math>2</math><art>3</art></marks>").text, "math: 2; art: 3");
+}
+
+#[test]
+fn a_formula_on_lines_of_its_own_is_a_paragraph() {
+    let half = "<m:math><m:mfrac><m:mn>1</m:mn><m:mn>2</m:mn></m:mfrac></m:math>";
+    let book = of(format!(
+        "<book><title>Ponds</title><para>Half of<informalequation>{half}</informalequation>is water.</para>\
+        <equation><title>Share</title><mediaobject>{half}</mediaobject></equation><informalequation>{half}</informalequation>\
+        <itemizedlist><listitem><para>So<informalequation>{half}</informalequation>it is.</para></listitem></itemizedlist></book>"
+    ));
+    assert_eq!(book.text, "# Ponds\n\nHalf of\n\n1/2\n\nis water.\n\nShare 1/2\n\n1/2\n\n- So 1/2 it is.");
+    let text =
+        of(format!("<TEI><p>Of <formula>{half}</formula>.</p><formula notation='mathml'>{half}</formula></TEI>"));
+    assert_eq!(text.text, "Of 1/2.\n\n1/2");
+    let article = of(format!(
+        "<article><ce:para>As<ce:display><ce:formula><ce:label>(1)</ce:label>{half}</ce:formula></ce:display>says.</ce:para>\
+        <p>Or<disp-formula>{half}</disp-formula>of it.</p></article>"
+    ));
+    assert_eq!(article.text, "As\n\n(1) 1/2\n\nsays.\n\nOr\n\n1/2\n\nof it.");
+    // The formulas of substances are data.
+    let data = of("<list><water><formula>H2O</formula><name>water</name></water><p>It is wet.</p></list>");
+    assert_eq!(data.text, "water.formula: H2O; water.name: water\n\nIt is wet.");
+}
+
+#[test]
+fn values_are_read_under_their_names_however_many_names_there_are() {
+    let values: Vec<String> = (0..12_000).map(|at| format!("<Value{at}>{at}</Value{at}>")).collect();
+    let read = of(format!("<a>{}<Value3>again</Value3></a>", values.concat()));
+    for shown in ["Value3: 3;", "Value11999: 11999", "Value3: again"] {
+        assert!(read.text.contains(shown), "{shown}");
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What elements mean by their names, as DocBook, JATS, TEI, feeds and drawings use them.
 
+use std::borrow::Cow;
+
 /// What becomes of the text of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
@@ -36,8 +38,12 @@ pub(super) fn role(name: &str) -> Option<Role> {
 }
 
 /// A name in lower case, by which an element is known; only the beginning of a long one counts.
-pub(super) fn known(name: &str) -> String {
-    shown(name).to_lowercase()
+pub(super) fn known(name: &str) -> Cow<'_, str> {
+    let name = shown(name);
+    match name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(name.to_lowercase()),
+    }
 }
 
 /// A name as it is written, unless it is too long to be shown.
@@ -50,9 +56,21 @@ pub(super) fn is_citation(name: &str) -> bool {
     matches!(name, "mixed-citation" | "element-citation" | "nlm-citation" | "bibl" | "biblstruct" | "biblioentry")
 }
 
-/// What holds the same in several forms, and what holds a formula on lines of its own.
+/// Whether what an element holds stands above the line.
+pub(super) fn is_raised(name: &str) -> bool {
+    matches!(name, "sup" | "superscript")
+}
+
+/// What holds the same in several forms.
 pub(super) const ALTERNATIVES: &str = "alternatives";
-pub(super) const DISPLAYED_FORMULA: &str = "disp-formula";
+
+/// The element of a formula in MathML.
+pub(super) const FORMULA: &str = "math";
+
+/// Whether an element in a text holds a formula on lines of its own. Others of the name `formula` may stand in a line.
+pub(super) fn is_displayed_formula(name: &str, parent: &str) -> bool {
+    matches!(name, "disp-formula" | "equation" | "informalequation") || (name == "formula" && parent == "display")
+}
 
 /// Whether an element within a text is a note to it, which stands in brackets where it belongs.
 pub(super) fn is_note(name: &str, context: Role) -> bool {

@@ -80,7 +80,10 @@ pub async fn send(
     let answers = format!("{}{}", settings.amqp_prefix, run.journal.answers);
     // The first connection shows whether the settings are right.
     let mut producer = Producer::connect(settings, &answers).await.map_err(other)?;
-    run.known = Arc::new(run.journal.known(keys, producer.was_kept && !anew));
+    if anew || !producer.was_kept {
+        run.journal.lost()?;
+    }
+    run.known = Arc::new(run.journal.known(keys));
     let root = root(settings);
     let mut flight = Flight {
         found: found(sources),
@@ -120,6 +123,10 @@ pub async fn send(
                 break producer;
             }
         };
+        if !producer.was_kept {
+            // These files are not found a second time by this run.
+            run.account.left += run.journal.lost()?;
+        }
     }
 }
 

@@ -43,6 +43,8 @@ enum Line {
     Sent {
         n: usize,
     },
+    /// What had arrived until then is to be sent anew, because its outcomes are not kept any more, or because the user wants it.
+    Lost,
     Outcome {
         n: usize,
         outcome: String,
@@ -138,7 +140,7 @@ impl Journal {
         let mut journal = Journal::of(file, path);
         let keys = journal.load(to)?;
         let identity = journal.identity()?;
-        Ok((journal.known(keys, true), Some(identity)))
+        Ok((journal.known(keys), Some(identity)))
     }
 
     fn of(file: File, path: &Path) -> Journal {
@@ -194,6 +196,10 @@ impl Journal {
                 self.set(*n, State::Sent);
                 true
             }
+            Line::Lost => {
+                self.give_up();
+                true
+            }
             Line::Outcome { n, outcome, .. } if *n < self.states.len() => {
                 self.set(*n, if outcome == "rejected" { State::Rejected } else { State::Stored });
                 true
@@ -208,11 +214,30 @@ impl Journal {
         self.waiting += usize::from(state == State::Sent);
     }
 
-    /// Closes what earlier runs left open, and returns what need not be sent again. `are_kept`: whether outcomes that were told since are
-    /// kept; if not, what waits for one is sent again, which stores it no second time.
-    pub fn known(&mut self, mut keys: Vec<Key>, are_kept: bool) -> Known {
+    /// Gives up the numbers that wait for an outcome.
+    fn give_up(&mut self) {
         for n in 0..self.states.len() {
-            if self.states[n] == State::Written || (self.states[n] == State::Sent && !are_kept) {
+            if self.states[n] == State::Sent {
+                self.set(n, State::Abandoned);
+            }
+        }
+    }
+
+    /// Notes that what waits for an outcome is to be sent anew, which stores it no second time, and returns how many files that are. Later runs go by
+    /// it too, however this one ends.
+    pub fn lost(&mut self) -> Result<usize, CliError> {
+        let lost = self.waiting;
+        if lost > 0 {
+            self.write(&Line::Lost)?;
+            self.give_up();
+        }
+        Ok(lost)
+    }
+
+    /// Closes what earlier runs left open, and returns what need not be sent again.
+    pub fn known(&mut self, mut keys: Vec<Key>) -> Known {
+        for n in 0..self.states.len() {
+            if self.states[n] == State::Written {
                 self.set(n, State::Abandoned);
             }
         }
@@ -359,7 +384,7 @@ mod tests {
         for cut in 0..whole.len() {
             std::fs::write(&path, &whole[..cut]).expect("written");
             let (mut journal, keys) = open(&path);
-            journal.known(keys, true);
+            journal.known(keys);
             let entry = Entry { path: "next".to_owned(), message_id: "next".to_owned() };
             journal.file(&entry, 9, "00").expect("written");
             drop(journal);
@@ -368,12 +393,17 @@ mod tests {
         std::fs::write(&path, &whole).expect("written");
         let (mut journal, keys) = open(&path);
         assert_eq!((journal.waiting(), &journal.answers), (1, &answers));
-        let known = journal.known(keys, true);
+        let known = journal.known(keys);
         assert_eq!([0, 1, 2, 3, 4].map(|key| known.has(key)), [false, true, true, false, false]);
         drop(journal);
+        let (mut journal, _) = open(&path);
+        assert_eq!((journal.lost().expect("written"), journal.waiting()), (1, 0));
+        // A run that is killed at once leaves it so.
+        drop(journal);
         let (mut journal, keys) = open(&path);
-        let known = journal.known(keys, false);
+        let known = journal.known(keys);
         assert!(!known.has(1) && known.has(2) && journal.waiting() == 0, "outcomes that are gone are asked for again");
+        assert_eq!(journal.lost().expect("nothing to write"), 0);
     }
 
     #[test]

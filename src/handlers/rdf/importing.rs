@@ -330,14 +330,16 @@ pub async fn predicates(
     let mut ids: HashMap<String, PredicateId> =
         predicates::with_iris(conn, &iris).await.or_fail()?.into_iter().collect();
     let scope = caller.readable();
-    let all: Vec<i64> = ids.values().map(|id| id.0).collect();
-    let known: HashSet<PredicateId> = predicates::existing(conn, &scope, &all).await.or_fail()?.into_iter().collect();
-    let created = ids.values().filter(|id| made.contains(id) || !known.contains(id)).count();
     let named: Vec<Named<'_>> = own
         .iter()
         .map(|(iri, namespace, name)| Named { name: Some((namespace, name)), iri, is_derived: true })
         .collect();
-    for (at, id) in predicates::resolve(conn, &scope, &named).await.or_fail()? {
+    let resolved = predicates::resolve(conn, &scope, &named).await.or_fail()?;
+    let all: Vec<i64> = ids.values().chain(resolved.iter().map(|(_, id)| id)).map(|id| id.0).collect();
+    // A call that deletes one of them was first, and then it is missing, or waits until this transaction ends.
+    let known: HashSet<PredicateId> = predicates::existing(conn, &scope, &all).await.or_fail()?.into_iter().collect();
+    let created = ids.values().filter(|id| made.contains(id) || !known.contains(id)).count();
+    for (at, id) in resolved.into_iter().filter(|(_, id)| known.contains(id)) {
         if let Some((iri, ..)) = usize::try_from(at - 1).ok().and_then(|at| own.get(at)) {
             ids.insert((*iri).clone(), id);
         }
@@ -345,9 +347,11 @@ pub async fn predicates(
     let found = graph.predicates.iter().map(|iri| {
         ids.get(iri).copied().ok_or_else(|| match own.iter().any(|(own, ..)| *own == iri) {
             true => named::no_predicate("predicate", iri),
-            false => Failure::new(Code::Unavailable, format!("another call is storing the predicate <{iri}>"))
-                .with("retry_after", 1)
-                .with("remedy", "try again"),
+            false => {
+                Failure::new(Code::Unavailable, format!("another call is storing or deleting the predicate <{iri}>"))
+                    .with("retry_after", 1)
+                    .with("remedy", "try again")
+            }
         })
     });
     let found = found.collect::<Result<Vec<_>, _>>()?;

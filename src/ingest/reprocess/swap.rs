@@ -196,7 +196,7 @@ async fn exchange(
     store::indexes::manage::hold_builds(conn).await?;
     store::indexes::postings::hand_over(conn, generation.id.document(), id).await?;
     store::indexes::manage::look_again(conn, file).await?;
-    let facts_lost = follow::documents_gone(conn, &old.nodes).await?;
+    let facts_lost = follow::documents_gone(conn, &old.nodes, &[]).await?;
     let facts_lost = store::reprocess::shown_facts(conn, file, &facts_lost, &old.nodes).await?;
     let gone: Vec<DocumentId> = old.nodes.iter().copied().chain([generation.id.document()]).collect();
     store::ingest_nodes::forget(conn, &gone).await?;

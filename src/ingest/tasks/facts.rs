@@ -14,7 +14,13 @@ use crate::{
     graph::occurrences,
     ingest::Tools,
     llm::{Ask, LlmError, answer_tokens, mark, may_think},
-    store::{self, extraction::SourceText, scope::Readable, summaries::LlmAnswer},
+    store::{
+        self,
+        extraction::{NAMESPACE, SourceText, VocabularyRow},
+        predicates::DEFAULT_NAMESPACE,
+        scope::Readable,
+        summaries::LlmAnswer,
+    },
 };
 use answer::{Rules, check, predicate_key};
 use serde::{Deserialize, Serialize};
@@ -191,7 +197,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 
 /// The predicates that somebody made.
 struct Vocabulary {
-    /// By their keys: `namespace:name`, and the name alone where it is of the namespace `default` or of no other one.
+    /// By what a model may call them, as [`by_names`] has it.
     known: HashMap<String, PredicateId>,
     /// What the model is told, a line for each.
     told: String,
@@ -201,16 +207,7 @@ impl Vocabulary {
     /// Reads the predicates, and chooses those to tell of in so many bytes: the ones whose words stand in the text before others.
     async fn read(conn: &mut sqlx::PgConnection, id: DocumentId, text: &str, most: usize) -> sqlx::Result<Vocabulary> {
         let rows = store::extraction::vocabulary(conn, id, VOCABULARY).await?;
-        let mut known = HashMap::new();
-        for row in &rows {
-            known.entry(predicate_key(&format!("{}:{}", row.namespace, row.name))).or_insert(row.id);
-        }
-        for row in &rows {
-            known.entry(predicate_key(&row.name)).or_insert(row.id);
-            if let Some(label) = &row.label {
-                known.entry(predicate_key(label)).or_insert(row.id);
-            }
-        }
+        let known = by_names(&rows);
         let keys: Vec<String> =
             rows.iter().map(|row| predicate_key(row.label.as_deref().unwrap_or(&row.name))).collect();
         let words: Vec<(usize, &str)> =
@@ -219,11 +216,11 @@ impl Vocabulary {
         let found = occurrences::first(&text.to_lowercase(), &words.iter().map(|(_, word)| *word).collect::<Vec<_>>());
         let found = words.iter().zip(found).filter(|(_, place)| place.is_some());
         let near: HashSet<usize> = found.map(|((at, _), _)| *at).collect();
-        let mut ranked: Vec<(bool, &store::extraction::VocabularyRow)> =
+        let mut ranked: Vec<(bool, &VocabularyRow)> =
             rows.iter().enumerate().map(|(at, row)| (!near.contains(&at), row)).collect();
         ranked.sort_by_key(|(is_foreign, row)| (*is_foreign, row.id));
         ranked.truncate(TOLD);
-        let line = |(_, row): (bool, &store::extraction::VocabularyRow)| (row.id, line_of(row));
+        let line = |(_, row): (bool, &VocabularyRow)| (row.id, line_of(row));
         let mut bytes = 0;
         let fits = |(_, line): &(PredicateId, String)| {
             bytes += line.len() + 1;
@@ -235,8 +232,37 @@ impl Vocabulary {
     }
 }
 
+/// Predicates by what a model may call them, to the letter or as [`predicate_key`] has it: `namespace:name` comes before a name alone, which is of the
+/// namespace `default` before any other one, and a name before a label. Of several others that have a name or a label, it means none.
+fn by_names(rows: &[VocabularyRow]) -> HashMap<String, PredicateId> {
+    let whole = |row: &VocabularyRow| format!("{}:{}", row.namespace, row.name);
+    let of = |namespace: &'static str| rows.iter().filter(move |row| row.namespace == namespace);
+    let mut known: HashMap<String, Option<PredicateId>> = HashMap::new();
+    let exact = rows.iter().map(|row| (whole(row), row.id));
+    let exact = exact.chain(of(DEFAULT_NAMESPACE).map(|row| (row.name.clone(), row.id)));
+    // A key does not tell `extracted:name` from a name alone.
+    let keys = rows.iter().filter(|row| row.namespace != NAMESPACE).map(|row| (predicate_key(&whole(row)), row.id));
+    let alone = of(DEFAULT_NAMESPACE).chain(of(NAMESPACE)).map(|row| (predicate_key(&row.name), row.id));
+    for (name, id) in exact.chain(keys).chain(alone) {
+        known.entry(name).or_insert(Some(id));
+    }
+    let names = rows.iter().map(|row| (predicate_key(&row.name), row.id)).collect();
+    let labels = rows.iter().filter_map(|row| Some((predicate_key(row.label.as_deref()?), row.id))).collect();
+    let passes: [Vec<(String, PredicateId)>; 2] = [names, labels];
+    for pass in passes {
+        let mut meant: HashMap<String, Option<PredicateId>> = HashMap::new();
+        for (name, id) in pass {
+            meant.entry(name).and_modify(|one| *one = one.filter(|one| *one == id)).or_insert(Some(id));
+        }
+        for (name, id) in meant {
+            known.entry(name).or_insert(id);
+        }
+    }
+    known.into_iter().filter_map(|(name, id)| Some((name, id?))).collect()
+}
+
 /// What the model is told of a predicate: its name, from what to what it leads, its label and its description.
-fn line_of(row: &store::extraction::VocabularyRow) -> String {
+fn line_of(row: &VocabularyRow) -> String {
     let mut line = svc_client::wire::predicate_name(&row.namespace, &row.name);
     for (word, classes) in [("from", &row.domains), ("to", &row.ranges)] {
         if !classes.is_empty() {

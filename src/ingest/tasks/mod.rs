@@ -71,7 +71,7 @@ impl TaskHandler {
 }
 
 async fn dispatch(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
-    let name = &apply.grant.task_type;
+    let (task_id, name) = (apply.grant.task_id, &apply.grant.task_type);
     match tools.types.run(tools, apply).await {
         Some(outcome) => outcome,
         // A newer worker may know this type, so this worker must not fail the task for good.
@@ -79,7 +79,7 @@ async fn dispatch(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailur
             let message = format!("this worker has no handler for `{name}`; a newer one may have");
             let mut conn = tools.pool.acquire().await.classified()?;
             // Whoever can run it takes it soon; where nobody can, thousands of its kind must not go round.
-            let is_served = queue::is_served(&mut conn, name).await.classified()?;
+            let is_served = queue::is_served(&mut conn, task_id).await.classified()?;
             let retry_after = (!is_served).then_some(REFUSED);
             Err(TaskFailure { retry_after, ..TaskFailure::away("no_handler", message) })
         }

@@ -42,7 +42,7 @@ pub fn compare(one: &Literal, other: &Literal) -> Option<Ordering> {
     let is_exact = |name: &str| name == "decimal" || is_whole(name);
     let is_number = |name: &str| is_exact(name) || name == "double" || name == "float";
     match (left, right) {
-        _ if is_exact(left) && is_exact(right) => both::<xsd::Decimal>(one, other),
+        _ if is_exact(left) && is_exact(right) => compare_exact(&one.value, &other.value),
         _ if is_number(left) && is_number(right) => both::<xsd::Double>(one, other),
         ("string", "string") => Some(one.value.cmp(&other.value)),
         ("boolean", "boolean") => both::<xsd::Boolean>(one, other),
@@ -59,6 +59,43 @@ pub fn compare(one: &Literal, other: &Literal) -> Option<Ordering> {
             "duration" | "yearMonthDuration" | "dayTimeDuration",
         ) => both::<xsd::Duration>(one, other),
         _ => None,
+    }
+}
+
+/// Compares exact numbers of any length by their digits, because a type of a fixed size holds only some of them; `None` if one is none.
+fn compare_exact(one: &str, other: &str) -> Option<Ordering> {
+    let (one, other) = (Exact::read(one)?, Exact::read(other)?);
+    Some(match (one.is_negative, other.is_negative) {
+        (false, false) => one.size().cmp(&other.size()),
+        (true, true) => other.size().cmp(&one.size()),
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
+    })
+}
+
+/// The digits of an exact number before and after its point, without the zeros that say nothing.
+struct Exact<'a> {
+    is_negative: bool,
+    whole: &'a str,
+    fraction: &'a str,
+}
+
+impl Exact<'_> {
+    fn read(value: &str) -> Option<Exact<'_>> {
+        let digits = value.strip_prefix(['+', '-']).unwrap_or(value);
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let are_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if (whole.is_empty() && fraction.is_empty()) || !are_digits(whole) || !are_digits(fraction) {
+            return None;
+        }
+        let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+        let is_zero = whole.is_empty() && fraction.is_empty();
+        Some(Exact { is_negative: value.starts_with('-') && !is_zero, whole, fraction })
+    }
+
+    /// What has the order of the number without its sign.
+    fn size(&self) -> (usize, &str, &str) {
+        (self.whole.len(), self.whole, self.fraction)
     }
 }
 
@@ -83,6 +120,17 @@ mod tests {
         for (one, other, is) in [
             (("9", "integer"), ("10", "byte"), Some(Ordering::Less)),
             (("10.0", "decimal"), ("10", "integer"), Some(Ordering::Equal)),
+            // Of any length, also where no number of 128 bits holds them.
+            (("300000000000000000001", "integer"), ("+0300000000000000000000", "decimal"), Some(Ordering::Greater)),
+            (("-300000000000000000001", "integer"), ("-300000000000000000000.5", "decimal"), Some(Ordering::Less)),
+            (("0.10000000000000000000000001", "decimal"), (".1", "decimal"), Some(Ordering::Greater)),
+            (("-.25", "decimal"), ("-0.3", "decimal"), Some(Ordering::Greater)),
+            (("-0.0", "decimal"), ("0", "integer"), Some(Ordering::Equal)),
+            (("-1", "integer"), ("0.5", "decimal"), Some(Ordering::Less)),
+            (("1", "integer"), ("-2", "integer"), Some(Ordering::Greater)),
+            ((".", "decimal"), ("1", "integer"), None),
+            (("1e3", "decimal"), ("1", "integer"), None),
+            (("300000000000000000000", "integer"), ("1e20", "double"), Some(Ordering::Greater)),
             (("1e1", "double"), ("9.5", "decimal"), Some(Ordering::Greater)),
             (("NaN", "double"), ("1", "integer"), None),
             (("b", "string"), ("a", "string"), Some(Ordering::Greater)),

@@ -76,8 +76,8 @@ pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx:
              SELECT batch_id, custom_id FROM llm_batch_requests WHERE task_id IN (SELECT id FROM cancelled) AND NOT is_over ORDER BY batch_id, custom_id FOR UPDATE),
          unasked AS (UPDATE llm_batch_requests q SET is_dropped = true, line = NULL FROM asked a WHERE q.batch_id = a.batch_id AND q.custom_id = a.custom_id),
          logged AS (
-             INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
-             SELECT scope_document_id, id, task_type, retry_count, 'failed', 'permanent', 'cancelled', 'the task was cancelled', '', clock_timestamp(), param_fingerprint
+             INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint, is_last)
+             SELECT scope_document_id, id, task_type, retry_count, 'failed', 'permanent', 'cancelled', 'the task was cancelled', '', clock_timestamp(), param_fingerprint, true
                FROM cancelled)
          SELECT id, scope_document_id, task_type, params FROM cancelled ORDER BY id",
     )

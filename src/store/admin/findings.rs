@@ -23,7 +23,7 @@ pub fn who_runs(task_type: &str) -> &'static str {
         model_moves::TASK => {
             "give svc-worker the coming model: SVC_EMBEDDING_COMING_MODEL, or SVC_RUNNER_COMING_URL where runners have the models"
         }
-        _ => "start svc-worker, of the version that queued it",
+        _ => "start svc-worker, of the version that queued it and with the badge of its tasks if they have one",
     }
 }
 
@@ -164,7 +164,7 @@ pub async fn findings(
          SELECT 'stalled', w.task_type, sum(w.tasks)::bigint, max(w.seconds)
            FROM (SELECT task_type, service_badge, count(*) AS tasks, extract(epoch FROM clock_timestamp() - min(created_at))::float8 AS seconds
                    FROM (SELECT * FROM task_queue WHERE ready AND created_at < clock_timestamp() - $1 LIMIT 100000) r GROUP BY 1, 2) w CROSS JOIN fleet f
-          WHERE blocked_by('pending', false, false, false, false, false, w.task_type, w.service_badge, f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) = 'workers_busy'
+          WHERE blocked_by('pending', false, false, false, false, false, w.task_type, w.service_badge, f.workers, f.takes_all, f.takes_unbadged, f.badges, f.serves) = 'workers_busy'
             -- A task that waits in a provider's batch keeps its token, but nobody works on it.
             AND NOT EXISTS (SELECT 1 FROM task_queue WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running'))
             -- Whoever put a task off has taken it, and may leave the others of its lane alone until what they need is back.

@@ -305,6 +305,14 @@ pub async fn give_up(conn: &mut PgConnection, predicates: &[PredicateId], zones:
     .map(|_| ())
 }
 
+/// Has all predicates that were given up wait to be derived anew.
+pub async fn retry_given_up(conn: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO derivations (predicate_id) SELECT DISTINCT predicate_id FROM derivations_given_up")
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
 /// Records that what follows from the facts of a predicate could not be derived, and why. The first time stays until a try succeeds.
 #[tracing::instrument(level = "debug", skip_all, fields(predicate.id = predicate.0))]
 pub async fn failed(conn: &mut PgConnection, predicate: PredicateId, reason: &str) -> sqlx::Result<()> {

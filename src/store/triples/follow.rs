@@ -171,8 +171,13 @@ async fn change_zones_in_turn(conn: &mut PgConnection, at: DateTime<Utc>, facts:
 }
 
 /// Closes the facts about documents that were deleted or set aside, and those that no other document states, which only the owner sees from then on. What
-/// another one states goes on. Returns the asserted facts that were closed.
-pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<Vec<TripleId>> {
+/// another one states goes on. `guards`: what those that were deleted had, so that who could read them is told of facts about them; blank for those that
+/// are set aside. Returns the asserted facts that were closed.
+pub async fn documents_gone(
+    conn: &mut PgConnection,
+    gone: &[DocumentId],
+    guards: &[i64],
+) -> sqlx::Result<Vec<TripleId>> {
     if concerned(conn, gone).await?.is_empty() && !state_with_others(conn, gone).await? {
         ends_gone(conn, gone).await?;
         return Ok(Vec::new());
@@ -203,7 +208,7 @@ pub async fn documents_gone(conn: &mut PgConnection, gone: &[DocumentId]) -> sql
     .fetch_all(&mut *conn)
     .await?;
     // Only what somebody asserted is told of: what follows from it goes with it.
-    events::facts(conn, EventKind::TripleInvalidated, &ending).await?;
+    events::facts_about(conn, EventKind::TripleInvalidated, &ending, gone, guards).await?;
     sqlx::query(
         "UPDATE triples SET invalidated_at = coalesce(invalidated_at, $1), invalidation = coalesce(invalidation, 'source_deleted'),
                 zone = CASE WHEN source_id = ANY($4) THEN -1 ELSE zone END

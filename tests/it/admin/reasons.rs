@@ -91,6 +91,14 @@ async fn tasks_that_wait_for_a_reason_are_found_without_those_that_wait_for_anot
     pretend(&app, "w", &["cpu"], true).await;
     knows().await;
     reasons(&app).await;
+    // One that has a badge and runs other types serves none of the tasks with that badge.
+    pretend(&app, "g", &["gpu"], true).await;
+    let others = "UPDATE workers SET task_types = '{from_the_future}' WHERE worker_id = 'g'";
+    sqlx::query(others).execute(&app.pool).await.unwrap();
+    let seen = reasons(&app).await;
+    let without_handler = seen.iter().find(|(reason, ..)| *reason == BlockedBy::NoHandler).unwrap();
+    assert_eq!(without_handler.1, 5, "those with the badge");
+    assert!(without_handler.2 < 400, "{} of {OPEN} rows are read for them", without_handler.2);
     sqlx::query("DELETE FROM workers").execute(&app.pool).await.unwrap();
     reasons(&app).await;
     app.client.resume_task_type(paused()).await.unwrap();

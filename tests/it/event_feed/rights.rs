@@ -1,4 +1,4 @@
-//! What a stream tells while the rights of its reader change.
+//! What a stream tells while the rights of its reader change, and where it ends.
 use super::{create, next, numbered, query};
 use crate::{
     edits::patch,
@@ -71,6 +71,26 @@ async fn a_page_that_is_read_slowly_is_read_again_and_ends_with_its_token() {
     rest().await;
     let end = tokio::time::timeout(PATIENCE, events.next()).await.expect("an end").expect("a reason");
     assert_eq!(end.expect_err("the fourth is not told").code, Code::Unauthenticated);
+    sequencer.abort();
+    app.end().await;
+}
+
+/// A service that ends waits for its requests, and would wait for who has missed a million events.
+#[tokio::test]
+async fn a_stream_ends_with_the_service_however_much_is_left_to_tell() {
+    let (app, sequencer) = numbered().await;
+    for _ in 0..3 {
+        create(&app, None).await;
+    }
+    until("the numbers", async || (event_feed::newest(&app.pool).await.unwrap() == 3).then_some(())).await;
+    // Within the process no buffers take events before they are read.
+    let here = Client(InProcess { service: app.service.clone(), caller: Caller::Owner });
+    let mut events = here.follow_events(query("", "0")).await.unwrap();
+    assert_eq!(next(&mut events).await.data.seq, 1);
+    app.service.ending.cancel();
+    let end = tokio::time::timeout(PATIENCE, events.next()).await.expect("an end");
+    assert!(end.is_none(), "{end:?}");
+    assert_eq!(events.last_id(), Some("1"), "nothing that was not told is passed over");
     sequencer.abort();
     app.end().await;
 }

@@ -73,6 +73,41 @@ async fn what_cannot_be_used_is_asked_for_again_and_the_rest_is_not() {
 }
 
 #[tokio::test]
+async fn a_predicate_without_a_namespace_is_the_one_of_default_or_the_only_one_of_its_name() {
+    let llm = Llm::start().await;
+    let app = app(&llm, &[]).await;
+    for (namespace, name, label) in [
+        ("crm", "works_for", Some("serves")),
+        ("default", "crm_works_for", None),
+        ("default", "works_for", None),
+        ("dc", "serves", None),
+        ("a", "led_by", None),
+        ("b", "led_by", None),
+    ] {
+        let (namespace, label) = (Some(namespace.to_owned()), label.map(str::to_owned));
+        let new = NewPredicate { namespace, name: name.to_owned(), label, ..NewPredicate::default() };
+        app.client.create_predicate(Json(new)).await.unwrap();
+    }
+    let means = [
+        ("works for", "default:works_for"),
+        ("crm:works_for", "crm:works_for"),
+        ("crm_works_for", "default:crm_works_for"),
+        ("serves", "dc:serves"),
+        ("led by", "extracted:led_by"),
+        ("b:led_by", "b:led_by"),
+    ];
+    let id = text(&app, TEXT, None).await;
+    llm.will([facts(&means.map(|(name, _)| said(json!({"predicate": name}))))]);
+    assert_eq!(extract(&app.client, id, ExtractFactsRequest::default()).await.facts, means.len() as i64);
+    let mut found: Vec<String> = believed(&app.client).await.into_iter().map(|fact| fact.predicate).collect();
+    let mut expected = means.map(|(_, predicate)| predicate);
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_text_that_a_model_refuses_is_asked_of_once_and_what_a_filter_breaks_off_counts_as_far_as_it_goes() {
     let llm = Llm::start().await;
     let app = app(&llm, &[]).await;

@@ -2,7 +2,7 @@
 use crate::{
     cli::lines,
     crash::Process,
-    feed::{Feed, count, feed, feed_at, note},
+    feed::{Feed, count, feed, feed_at, note, plain, state},
     support::{
         TOKEN, TestApp, Wish,
         broker::{self, Broker},
@@ -290,6 +290,47 @@ async fn files_are_held_while_the_broker_is_away_and_sent_when_it_is_back() {
     assert_eq!((files, left, before, output.status.code()), (200, 0, 0, Some(0)), "{output:?}");
     assert!(accepted > 0);
     assert_eq!((count(&feed.app.pool, "bulk_message").await, stored(&feed.app).await), (200, (200, 200)));
+    feed.end().await;
+}
+
+/// A broker may come back without what it kept, and nothing tells then what became of the files that it had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_broker_has_lost_is_left_to_the_next_run_which_sends_it_anew() {
+    const FILES: usize = 20;
+    let Some(mut feed) = feed(true, &[("SVC_BULK_HIGH_WATER", "2")]).await else { return };
+    for number in 0..3 {
+        let bytes = note(53_000 + number);
+        feed.producer.publish(plain(&number.to_string(), bytes.as_bytes(), &[]), bytes.as_bytes()).await;
+    }
+    until("nothing is taken", async || state(&feed.app).await.filter(|check| check.detail.contains("pauses"))).await;
+    let proxy = Proxy::of_service(broker::address(&feed.url)).await;
+    let work = tempfile::tempdir().unwrap();
+    let (root, journal) = (work.path().join("root"), work.path().join("journal"));
+    fs::create_dir(&root).unwrap();
+    for number in 0..FILES {
+        fs::write(root.join(format!("{number}.md")), note(53_100 + number)).unwrap();
+    }
+    let run = |feed: &Feed| {
+        let mut command = by_broker(feed, &journal, &[&text(&root)]);
+        command.env("SVC_AMQP_URL", broker::url(proxy.address));
+        ran(command)
+    };
+    let running = tokio::spawn(run(&feed));
+    let journaled = || fs::read_to_string(&journal).unwrap_or_default();
+    until("all have arrived", async || (journaled().matches(r#""is":"sent""#).count() == FILES).then_some(())).await;
+    proxy.set(Weather::Cut);
+    until("the command has lost it", async || (!proxy.is_carrying()).then_some(())).await;
+    let first: Value = serde_json::from_str(journaled().lines().next().unwrap()).unwrap();
+    let (channel, prefix) = (&feed.producer.channel, &feed.producer.prefix);
+    let answers = format!("{prefix}{}", first["answers"].as_str().unwrap());
+    channel.queue_delete(answers.into(), Default::default()).await.unwrap();
+    channel.queue_purge(format!("{prefix}.upload").into(), Default::default()).await.unwrap();
+    proxy.set(Weather::Fair);
+    let output = running.await.unwrap();
+    assert_eq!((account(&output), output.status.code()), ([20, 0, 0, 0, 0, 20, 0], Some(3)), "{output:?}");
+    feed.app.start_worker().await;
+    let output = run(&feed).await;
+    assert_eq!((account(&output), output.status.code()), ([20, 20, 0, 0, 0, 0, 0], Some(0)), "{output:?}");
     feed.end().await;
 }
 

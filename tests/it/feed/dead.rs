@@ -13,10 +13,13 @@ use crate::{
 };
 use lapin::types::{AMQPValue, FieldTable};
 use serde_json::json;
-use std::process::{Command, Output, Stdio};
+use std::{
+    process::{Command, Output, Stdio},
+    slice,
+};
 use svc_client::{
     Json,
-    wire::{DocumentPath, GrantRight},
+    wire::{DeadChoice, DocumentPath, GrantRight},
 };
 
 fn command(feed: &Feed, arguments: &[&str]) -> Command {
@@ -152,7 +155,35 @@ async fn a_reason_with_a_nul_is_told_like_any_other() {
     feed.producer.publish(quoted, body.as_bytes()).await;
     let (outcome, _) = feed.producer.outcome().await;
     assert_eq!((&outcome["outcome"], &outcome["message_id"]), (&json!("rejected"), &json!("nul")), "{outcome}");
+    // Nor is an id with a NUL in the way of those who take what was given up, each of which is on record.
+    feed.producer.publish(plain("a\0b", body.as_bytes(), &[]), body.as_bytes()).await;
+    lie_dead(&feed, 2).await;
+    let all = DeadChoice { all: true, ..DeadChoice::default() };
+    let dropped = feed.app.client.drop_dead(Json(all)).await.unwrap();
+    assert_eq!((dropped.taken, dropped.refused), (2, 0));
+    lie_dead(&feed, 0).await;
+    assert_eq!(count(&feed.app.pool, "access_audit WHERE act = 'feed.drop'").await, 2);
+    feed.end().await;
+}
+
+/// A client that reads a value within a value by a call within a call would end the whole process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_headers_lie_deep_within_each_other_is_a_message_like_any_other() {
+    let Some(mut feed) = feed(true, &[]).await else { return };
+    // The client of the test sends a text, of which the broker hears that it is an array.
+    let hostile = Proxy::rewriting(broker::address(&feed.url), b"deep-S", b"deep-A").await;
+    let producer = Producer::connect(&broker::url(hostile.address), &feed.producer.prefix).await;
+    let nested = (0..5_000).fold(b"V".to_vec(), |value, _| {
+        [b"A".as_slice(), &u32::try_from(value.len()).unwrap().to_be_bytes(), &value].concat()
+    });
+    let (body, deep) = (note(50_003), ("deep-", AMQPValue::LongString(nested.into())));
+    producer.publish(plain("good", body.as_bytes(), slice::from_ref(&deep)), body.as_bytes()).await;
+    let (outcome, _) = feed.producer.outcome().await;
+    assert_eq!((&outcome["outcome"], &outcome["message_id"]), (&json!("accepted"), &json!("good")), "{outcome}");
+    producer.publish(plain("bad", b"other bytes", &[deep]), body.as_bytes()).await;
     lie_dead(&feed, 1).await;
+    let listed = dead(&feed, &[]).await;
+    assert_eq!((listed.status.code(), &lines(&listed)[0]["message_id"]), (Some(0), &json!("bad")), "{listed:?}");
     feed.end().await;
 }
 

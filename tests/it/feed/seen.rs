@@ -1,5 +1,5 @@
 //! What an operator sees of the feed: its metrics, and the finding while its broker is away.
-use super::{count, envelope, feed, feed_at, hash, note, plain};
+use super::{count, envelope, feed, feed_at, hash, note, plain, state};
 use crate::support::{
     TestApp, broker,
     proxy::{Proxy, Weather},
@@ -71,7 +71,13 @@ async fn a_broker_that_is_away_is_a_finding_with_its_remedy_until_it_is_back() {
     let Some(url) = broker::shared().await else { return };
     let Ok(address) = url.split('@').nth(1).unwrap().split('/').next().unwrap().parse() else { return };
     let proxy = Proxy::of_service(address).await;
-    let feed = feed_at(&broker::url(proxy.address), &url, true, &[]).await;
+    let feed = feed_at(&broker::url(proxy.address), &url, true, &[("SVC_BULK_HIGH_WATER", "2")]).await;
+    for number in 0..3 {
+        let bytes = note(96_100 + number);
+        feed.producer.publish(plain(&number.to_string(), bytes.as_bytes(), &[]), bytes.as_bytes()).await;
+    }
+    let pauses = async || state(&feed.app).await.filter(|check| check.detail.contains("pauses"));
+    until("it pauses", pauses).await;
     let found = async || {
         let findings = feed.app.client.list_findings().await.unwrap().findings;
         findings.into_iter().find(|finding| finding.kind == FindingKind::FeedAway)
@@ -82,5 +88,7 @@ async fn a_broker_that_is_away_is_a_finding_with_its_remedy_until_it_is_back() {
     assert!(remedy.contains("SVC_AMQP_URL") && !about.contains("guest:guest"), "{about}: {remedy}");
     proxy.set(Weather::Fair);
     until("it is over", async || found().await.is_none().then_some(())).await;
+    // What it did before, it does again and says so.
+    until("it pauses again", pauses).await;
     feed.end().await;
 }

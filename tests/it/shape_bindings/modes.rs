@@ -13,6 +13,7 @@ use svc_client::{
         ValidationLimit, ValidationQuery, WaitQuery,
     },
 };
+use svc_ids::DocumentId;
 
 const PERSON: &str = "http://example.org/PersonShape";
 
@@ -354,5 +355,38 @@ async fn an_ontology_that_is_loaded_again_answers_for_what_it_states_in_the_end(
     assert_eq!(components(&two), ["MaxCount"]);
     assert_eq!(components(&load(&person("")).await.unwrap_err()), ["MinCount"]);
     assert_eq!(labels().await, ["Human"]);
+    app.end().await;
+}
+
+/// Other writers of facts wait meanwhile.
+#[tokio::test]
+async fn a_write_is_compared_with_the_bindings_above_it_and_reads_no_others() {
+    let app = idle().await;
+    let (here, ada, outside) = prepared(&app).await;
+    let above = bind(&app.client, PERSON, Some(here), None).await.unwrap();
+    let all = bind(&app.client, "http://example.org/shapes", None, None).await.unwrap();
+    let mut tx = svc::store::transaction::begin(&app.pool).await.unwrap();
+    sqlx::query(
+        "WITH made AS (INSERT INTO documents (title, content, usetype, content_hash, guard)
+                       SELECT 't', '', 'markdown', 'sha256:', 0 FROM generate_series(1, 20000) RETURNING id)
+         INSERT INTO shape_bindings (ontology_id, document_id, mode)
+         SELECT b.ontology_id, m.id, 'warn' FROM made m, shape_bindings b WHERE b.id = $1",
+    )
+    .bind(above.id)
+    .execute(&mut *tx)
+    .await
+    .unwrap();
+    sqlx::raw_sql("ANALYZE documents; ANALYZE shape_bindings").execute(&mut *tx).await.unwrap();
+    let read = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint
+                  FROM pg_stat_xact_user_tables WHERE relname = 'shape_bindings'";
+    let before: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
+    let found = svc::store::shape_bindings::concerned(&mut tx, &[ada, outside].map(DocumentId)).await.unwrap();
+    let after: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
+    let documents = |documents: Vec<DocumentId>| documents.into_iter().map(|id| id.0).collect::<Vec<_>>();
+    let found: Vec<(i64, Vec<i64>)> =
+        found.into_iter().map(|binding| (binding.id.0, documents(binding.documents))).collect();
+    assert_eq!(found, [(above.id, vec![ada]), (all.id, vec![ada, outside])]);
+    assert!(after - before < 100, "{} of 20,002 bindings were read", after - before);
+    tx.rollback().await.unwrap();
     app.end().await;
 }

@@ -1,13 +1,14 @@
 //! Facts whose documents are deleted, closed and read anew at the same time.
 use super::{doc, predicate, says, under};
 use crate::{
+    ontologies::load,
     principals::idle,
     support::{TestApp, place, until, until_a_statement_like_this_waits},
 };
 use svc::store::{access, documents, triples::follow};
 use svc_client::{
-    Json, OptionalJson,
-    wire::{DocumentPath, FactPath, NewFact, OnOverlap},
+    Code, Json, OptionalJson,
+    wire::{DocumentPath, FactPath, NewFact, OnOverlap, OntologyQuery},
 };
 use svc_ids::DocumentId;
 
@@ -94,5 +95,22 @@ async fn what_is_withdrawn_while_its_text_is_read_anew_stays_withdrawn() {
     withdrawing.await.unwrap().unwrap();
     reading.await.unwrap();
     assert_eq!(facts(&app).await, (0, Some("withdrawn".to_owned())));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ontology_says_nothing_of_a_predicate_that_is_deleted_at_the_same_time() {
+    let app = idle().await;
+    let id = predicate(&app, "is").await.id;
+    let mut deleting = app.pool.begin().await.unwrap();
+    sqlx::query("DELETE FROM predicates WHERE id = $1").bind(id).execute(&mut *deleting).await.unwrap();
+    let client = app.client.clone();
+    let text = "ex:becomes rdfs:subPropertyOf <urn:svc:predicate/default/is> .";
+    let loading = tokio::spawn(async move { load(&client, OntologyQuery::default(), text).await });
+    until_a_statement_like_this_waits(&app.pool, "SELECT id FROM predicates p WHERE id = ANY%").await;
+    deleting.commit().await.unwrap();
+    let refused = loading.await.unwrap().unwrap_err();
+    assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &"predicate".into()));
+    assert!(refused.detail.contains("there is no predicate `urn:svc:predicate/default/is`"), "{}", refused.detail);
     app.end().await;
 }

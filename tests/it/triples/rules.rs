@@ -558,5 +558,14 @@ async fn a_group_from_which_too_much_follows_is_given_up_and_says_so() {
     app.client.invalidate_fact(FactPath { id: last }, OptionalJson(None)).await.unwrap();
     deriving.done(&app).await;
     assert_eq!(told().await, (3, Vec::new(), Vec::new()));
+
+    // A process that may derive more does so, although nobody writes.
+    assert(&app, fact(docs[3], "in", docs[4])).await.unwrap();
+    deriving.done(&app).await;
+    assert_eq!(told().await.1, ["default:in"]);
+    drop(deriving);
+    let deriving = Deriving(svc::worker::deriving::start(app.pool.clone(), 100));
+    until("what was given up", async || (told().await == (6, Vec::new(), Vec::new())).then_some(())).await;
+    deriving.done(&app).await;
     app.end().await;
 }

@@ -135,3 +135,25 @@ async fn a_receiver_may_say_by_a_date_when_it_is_called_again() {
     assert!(is_later, "it is called again after 5 s");
     world.end().await;
 }
+
+/// Who has mended a receiver need not wait for the end of a try that hangs there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_a_try_while_the_last_one_is_under_way_gets_another_one() {
+    let world = World::start().await;
+    let webhook = world.hook(&world.app.client, "document.created").await.webhook;
+    world.receiver.answers([(500, None), (500, None)]);
+    world.create(None).await;
+    until("the end of the first try", async || {
+        let last = "UPDATE webhook_delivery SET tries = 9 WHERE tries = 1 AND claim IS NULL";
+        (sqlx::query(last).execute(&world.app.pool).await.unwrap().rows_affected() == 1).then_some(())
+    })
+    .await;
+    world.receiver.gate.forget_permits(1000);
+    world.hurry().await;
+    world.receiver.until_seen(2).await;
+    let id = world.deliveries(webhook.id).await[0].id;
+    world.app.client.retry_delivery(DeliveryPath { id }).await.unwrap();
+    world.receiver.gate.add_permits(1000);
+    assert_eq!(world.until_state(webhook.id, DeliveryState::Delivered).await.tries, 1);
+    world.end().await;
+}

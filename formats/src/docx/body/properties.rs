@@ -43,6 +43,8 @@ impl<R: Read> Converter<'_, R> {
                 }
                 // The paragraph's mark was deleted or moved away.
                 "del" | "moveFrom" => paragraph.mark_deleted = true,
+                "vanish" => paragraph.mark_hidden = Some(styles::is_on(element)),
+                "sectPr" => paragraph.ends_section = true,
                 "numPr" => is_numbered = true,
                 "outlineLvl" => {
                     paragraph.heading = styles::outline_level(element).and_then(styles::level_of_outline);
@@ -66,8 +68,10 @@ impl<R: Read> Converter<'_, R> {
                 "rFonts" => {
                     run.font = element.attribute("ascii").or(element.attribute("hAnsi")).map(str::to_owned);
                 }
-                "rStyle" if run.hidden.is_none() => {
-                    run.hidden = element.value().filter(|style| converter.styles.hides(style)).map(|_| true);
+                "rStyle" => {
+                    let (styles, style) = (converter.styles, element.value().unwrap_or_default());
+                    run.hidden = run.hidden.or(styles.hides(style).then_some(true));
+                    run.is_raised |= styles.raises(style);
                 }
                 _ => {}
             }

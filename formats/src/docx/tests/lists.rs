@@ -44,6 +44,29 @@ fn the_evidence_tells_what_kind_a_list_is_and_which_number_an_item_has() {
 }
 
 #[test]
+fn an_item_without_text_counts_as_far_as_its_number_is_shown() {
+    let item = |properties: &str| {
+        let place = r#"<w:numPr><w:ilvl w:val="0"/><w:numId w:val="5"/></w:numPr>"#;
+        paragraph(&format!("{place}{properties}"), "")
+    };
+    let body = [
+        numbered(5, 0, "first"),
+        item(""),
+        numbered(5, 0, "third"),
+        item("<w:rPr><w:vanish/></w:rPr>"),
+        item(r#"<w:sectPr><w:pgSz w:w="1"/></w:sectPr>"#),
+        numbered(5, 0, "fourth"),
+        styled("Second", ""),
+        styled("Second", "b"),
+    ];
+    let read = read(&body.concat());
+    assert_eq!(read.text, "- first\n- third\n- fourth\n  - b");
+    let items = read.facts["docx.lists"].as_array().unwrap();
+    let labels: Vec<_> = items.iter().map(|item| item["label"].as_str().unwrap_or("-")).collect();
+    assert_eq!(labels, ["1.", "3.", "4.", "4.b)"]);
+}
+
+#[test]
 fn numbers_show_as_their_format_says() {
     let numbering = |format: &str, start: u32| {
         format!(

@@ -139,6 +139,14 @@ fn glyphs_emoji_and_raised_numbers_are_read_as_they_are_shown() {
     assert_eq!(read(&format!("<w:p>{}</w:p>", body.concat())).text, "10^6 in 2019^3 m2 1st");
     let body = [run("10"), raised("1"), raised("2"), run(" in 2019"), raised("3,"), raised("4")];
     assert_eq!(read(&format!("<w:p>{}</w:p>", body.concat())).text, "10^12 in 2019^3,4");
+    // Word keeps a minus that was inserted as a symbol in a run of its own.
+    let minus = r#"<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:sym w:font="Symbol" w:char="F02D"/></w:r>"#;
+    let formula = "<m:oMath><m:r><m:t>10</m:t></m:r></m:oMath>";
+    let body = [run("10"), minus.to_owned(), raised("6"), run(" of "), formula.to_owned(), raised("3")];
+    assert_eq!(read(&format!("<w:p>{}</w:p>", body.concat())).text, "10^−6 of 10^3");
+    let by_style = |own: &str| format!(r#"<w:r><w:rPr><w:rStyle w:val="Mark"/>{own}</w:rPr><w:t>3</w:t></w:r>"#);
+    let body = [run("2019"), by_style(""), run(" H"), run("2"), by_style(r#"<w:vertAlign w:val="baseline"/>"#)];
+    assert_eq!(read(&format!("<w:p>{}</w:p>", body.concat())).text, "2019^3 H23");
 }
 
 #[test]
@@ -250,6 +258,19 @@ fn formulas_are_linear_text() {
         let body =
             format!("<w:p>{}<m:oMathPara><m:oMath>{formula}</m:oMath></m:oMathPara>{}</w:p>", run("so "), run(" then"));
         assert_eq!(read(&body).text, format!("so {expected} then"));
+    }
+    // Numbers that are typed beside a formula are no part of its own.
+    let half = object("f", "", &(arg("num", &r("1")) + &arg("den", &r("2"))));
+    let root = object("rad", "", &(arg("deg", "") + &arg("e", &r("3"))));
+    for (formula, expected) in [
+        (r("3x"), "2 3x4"),
+        (half, "2 1/2 4"),
+        (sup(&r("x"), &r("2")), "2x^2 4"),
+        (root, "2√3 4"),
+        (r("=3") + &r("5"), "2=35 4"),
+    ] {
+        let body = format!("<w:p>{}<m:oMath>{formula}</m:oMath>{}</w:p>", run("2"), run("4"));
+        assert_eq!(read(&body).text, expected);
     }
 }
 

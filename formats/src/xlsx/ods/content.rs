@@ -13,7 +13,11 @@ use super::{
     damaged, formula,
     styles::CellStyles,
 };
-use crate::{FormatError, Limits, extraction::check_text};
+use crate::{
+    FormatError, Limits,
+    extraction::check_text,
+    markdown::{begins_raised, is_raised_run},
+};
 use std::io::Read;
 
 /// How many blanks one element may stand for.
@@ -292,7 +296,9 @@ impl<'a, S: Read> Content<'a, S> {
                 match self.xml.next()? {
                     Some(Mark::Start { empty }) => match self.xml.name() {
                         "annotation" if !empty && self.comments.is_some() => self.comment(row, column)?,
-                        "p" | "h" | "list" => paragraphs(&mut self.xml, empty, &mut found, &mut is_first)?,
+                        "p" | "h" | "list" => {
+                            paragraphs(&mut self.xml, empty, self.styles, &mut found, &mut is_first)?;
+                        }
                         _ if !empty => self.xml.skip()?,
                         _ => {}
                     },
@@ -327,7 +333,9 @@ impl<'a, S: Read> Content<'a, S> {
             match self.xml.next()? {
                 Some(Mark::Start { empty }) => match self.xml.name() {
                     "creator" if !empty => self.xml.text(&mut author)?,
-                    "p" | "h" | "list" => paragraphs(&mut self.xml, empty, &mut text, &mut is_first)?,
+                    "p" | "h" | "list" => {
+                        paragraphs(&mut self.xml, empty, self.styles, &mut text, &mut is_first)?;
+                    }
                     _ if !empty => self.xml.skip()?,
                     _ => {}
                 },
@@ -450,6 +458,7 @@ impl Tag {
 fn paragraphs<S: Read>(
     xml: &mut Markup<S>,
     empty: bool,
+    styles: &CellStyles,
     out: &mut String,
     is_first: &mut bool,
 ) -> Result<(), FormatError> {
@@ -457,14 +466,15 @@ fn paragraphs<S: Read>(
         if !std::mem::take(is_first) {
             out.push('\n');
         }
-        return if empty { Ok(()) } else { inline(xml, out, &mut true) };
+        let mut before = Before { is_blank: true, is_raised: false, was_raised: false };
+        return if empty { Ok(()) } else { inline(xml, styles, out, &mut before) };
     }
     let mut is_open = !empty;
     while is_open {
         match xml.next()? {
             Some(Mark::Start { empty }) => match xml.name() {
                 // The reader limits how deep elements nest.
-                "p" | "h" | "list" | "list-item" => paragraphs(xml, empty, out, is_first)?,
+                "p" | "h" | "list" | "list-item" => paragraphs(xml, empty, styles, out, is_first)?,
                 _ if !empty => xml.skip()?,
                 _ => {}
             },
@@ -475,19 +485,37 @@ fn paragraphs<S: Read>(
     Ok(())
 }
 
+/// What the text so far says of that which follows: whether it ends with a blank or begins the paragraph, and whether the text around the
+/// next one and the last one are above the line.
+struct Before {
+    is_blank: bool,
+    is_raised: bool,
+    was_raised: bool,
+}
+
 /// Appends the text within the element that just began. White space is one blank, and none at the beginning of a paragraph.
-fn inline<S: Read>(xml: &mut Markup<S>, out: &mut String, is_blank: &mut bool) -> Result<(), FormatError> {
+fn inline<S: Read>(
+    xml: &mut Markup<S>,
+    styles: &CellStyles,
+    out: &mut String,
+    before: &mut Before,
+) -> Result<(), FormatError> {
     loop {
         match xml.next()? {
             Some(Mark::Text) => {
+                // A raised number would read as a part of the one before it.
+                let begins = begins_raised(out, before.is_raised, &mut before.was_raised);
+                if begins && is_raised_run(xml.piece()) {
+                    out.push('^');
+                }
                 for character in xml.piece().chars() {
                     let blank = matches!(character, ' ' | '\t' | '\n' | '\r');
-                    match (blank, *is_blank) {
+                    match (blank, before.is_blank) {
                         (true, true) => {}
                         (true, false) => out.push(' '),
                         (false, _) => out.push(character),
                     }
-                    *is_blank = blank;
+                    before.is_blank = blank;
                 }
             }
             Some(Mark::Start { empty }) => {
@@ -500,8 +528,12 @@ fn inline<S: Read>(xml: &mut Markup<S>, out: &mut String, is_blank: &mut bool) -
                     "line-break" => out.push('\n'),
                     // These have texts of their own.
                     "annotation" | "note" | "ruby-text" | "frame" => {}
-                    _ if !empty => {
-                        inline(xml, out, is_blank)?;
+                    name if !empty => {
+                        let around = before.is_raised;
+                        let style = if name == "span" { xml.attribute("style-name") } else { None };
+                        before.is_raised |= style.is_some_and(|style| styles.raises(&style));
+                        inline(xml, styles, out, before)?;
+                        before.is_raised = around;
                         continue;
                     }
                     _ => {}

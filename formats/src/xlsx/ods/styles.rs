@@ -1,4 +1,4 @@
-//! The styles that cells and tables name.
+//! The styles that cells, tables and texts name.
 
 use super::{
     super::{
@@ -7,7 +7,7 @@ use super::{
     },
     data_style::DataStyle,
 };
-use crate::FormatError;
+use crate::{FormatError, odf};
 use std::{
     collections::{HashMap, HashSet},
     io::Read,
@@ -24,6 +24,9 @@ pub(super) struct CellStyles {
     formats: HashMap<String, DataStyle>,
     cells: HashMap<String, CellStyle>,
     hidden_tables: HashSet<String>,
+    /// The styles of texts above the line, and the style that each style of texts derives from.
+    raised: HashSet<String>,
+    of_texts: HashMap<String, String>,
     /// The ids of the formats of the styles with these indices, and the codes of the ids.
     ids: Vec<u32>,
     codes: HashMap<u32, String>,
@@ -61,10 +64,19 @@ impl CellStyles {
                     self.cells.insert(name, CellStyle { format, parent, index: 0 });
                 }
                 Some("table") if !empty => {
-                    if hides(xml)? {
+                    if says(xml, hides)? {
                         self.hidden_tables.insert(name);
                     }
                     return Ok(());
+                }
+                Some("text") => {
+                    if let Some(parent) = attribute("parent-style-name") {
+                        self.of_texts.insert(name.clone(), parent);
+                    }
+                    if !empty && says(xml, raises)? {
+                        self.raised.insert(name);
+                    }
+                    return check_styles(self.of_texts.len().max(self.raised.len()));
                 }
                 _ => {}
             }
@@ -117,25 +129,39 @@ impl CellStyles {
         self.cells.get(name).map_or(u32::MAX, |style| style.index)
     }
 
+    /// Whether a style of texts, or the one that it derives from, stands above the line.
+    pub(super) fn raises(&self, name: &str) -> bool {
+        self.raised.contains(name) || self.of_texts.get(name).is_some_and(|parent| self.raised.contains(parent))
+    }
+
     pub(super) fn hides_table(&self, name: &str) -> bool {
         self.hidden_tables.contains(name)
     }
 }
 
-/// Whether the style of a table, which just began, hides it.
-fn hides<S: Read>(xml: &mut Markup<S>) -> Result<bool, FormatError> {
-    let mut hides = false;
+/// Whether one of the properties of a style that just began says so.
+fn says<S: Read>(xml: &mut Markup<S>, so: fn(&Markup<S>) -> bool) -> Result<bool, FormatError> {
+    let mut says = false;
     loop {
         match xml.next()? {
             Some(Mark::Start { empty }) => {
-                hides |=
-                    xml.name() == "table-properties" && xml.attribute("display").is_some_and(|shown| shown == "false");
+                says |= so(xml);
                 if !empty {
                     xml.skip()?;
                 }
             }
-            Some(Mark::End) | None => return Ok(hides),
+            Some(Mark::End) | None => return Ok(says),
             Some(_) => {}
         }
     }
+}
+
+/// Whether the properties of a table hide it.
+fn hides<S: Read>(xml: &Markup<S>) -> bool {
+    xml.name() == "table-properties" && xml.attribute("display").is_some_and(|shown| shown == "false")
+}
+
+/// Whether the properties of a text raise it.
+fn raises<S: Read>(xml: &Markup<S>) -> bool {
+    xml.name() == "text-properties" && xml.attribute("text-position").is_some_and(|at| odf::is_above(&at))
 }

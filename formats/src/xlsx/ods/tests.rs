@@ -135,6 +135,29 @@ fn texts_of_several_paragraphs_and_spans() {
 }
 
 #[test]
+fn a_raised_number_is_no_part_of_the_number_before_it() {
+    let style = |name: &str, position: &str| {
+        format!(
+            "<style:style style:name=\"{name}\" style:family=\"text\"><style:text-properties style:text-position=\"{position}\"/></style:style>"
+        )
+    };
+    let styles = [
+        style("T1", "super 58%"),
+        style("T2", "sub 58%"),
+        "<style:style style:name=\"T3\" style:family=\"text\" style:parent-style-name=\"T1\"/>".to_owned(),
+    ]
+    .concat();
+    let span = |style: &str, shown: &str| format!("<text:span text:style-name=\"{style}\">{shown}</text:span>");
+    let cells = [
+        text(&format!("10{} in 2019{}", span("T1", "6"), span("T3", "<text:span>3</text:span>"))),
+        text(&format!("1{}, H{}, 1{}{}", span("T1", "st"), span("T2", "2"), span("T2", "2"), span("", "3"))),
+        text(&format!("10{}{}", span("T1", "−"), span("T1", "6"))),
+    ];
+    let read = read(&table(&styles, &row(&cells.concat())), "A1:C1");
+    assert_eq!(listed(&read), ["A1=10^6 in 2019^3", "B1=1st, H2, 123", "C1=10^−6"]);
+}
+
+#[test]
 fn what_repeats_comes_as_often_and_what_is_empty_costs_nothing() {
     let most = "4294967295";
     let empty = format!("<table:table-cell table:number-columns-repeated=\"{most}\" table:style-name=\"x\"/>");

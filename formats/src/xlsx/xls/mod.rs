@@ -28,7 +28,7 @@ use encoding_rs::WINDOWS_1252;
 use records::{BEGIN, END, Records, refused};
 use sheet::LegacySheet;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{BufRead, Cursor, Read, Seek, Write},
     path::Path,
 };
@@ -40,6 +40,7 @@ const CODE_PAGE: u16 = 0x0042;
 const DATE_1904: u16 = 0x0022;
 const FILE_PASS: u16 = 0x002F;
 const BOUND_SHEET: u16 = 0x0085;
+const FONT: u16 = 0x0031;
 const FORMAT: u16 = 0x041E;
 const EXTENDED_FORMAT: u16 = 0x00E0;
 const STRINGS: u16 = 0x00FC;
@@ -59,6 +60,8 @@ pub(super) struct Legacy<R> {
     strings: Option<u64>,
     styles: Vec<u32>,
     codes: HashMap<u32, String>,
+    /// The numbers of the fonts above the line.
+    raised: HashSet<u16>,
     around: Surroundings,
 }
 
@@ -92,7 +95,7 @@ impl<R: Read + Seek> Legacy<R> {
             encoding: WINDOWS_1252,
         };
         let (places, styles, codes) = (Vec::new(), Vec::new(), HashMap::new());
-        Ok(Self { file, stream, places, strings: None, styles, codes, around })
+        Ok(Self { file, stream, places, strings: None, styles, codes, raised: HashSet::new(), around })
     }
 
     /// The bytes of the workbook without its lock.
@@ -130,6 +133,7 @@ impl<R: Read + Seek> Legacy<R> {
         let mut date_epoch = DateEpoch::default();
         let mut names: Vec<(Vec<u8>, u16)> = Vec::new();
         let mut is_own_book = Vec::new();
+        let mut fonts = 0u16;
         loop {
             match records.next()? {
                 Some(END) | None => break,
@@ -158,6 +162,14 @@ impl<R: Read + Seek> Legacy<R> {
                         },
                     });
                     check_sheets(sheets.len(), limits)?;
+                }
+                Some(FONT) => {
+                    // No font has the number 4.
+                    let number = if fonts < 4 { fonts } else { fonts.saturating_add(1) };
+                    fonts = fonts.saturating_add(1);
+                    if records.word(8) == 1 {
+                        self.raised.insert(number);
+                    }
                 }
                 Some(FORMAT) => {
                     let id = records.word(0).into();
@@ -250,7 +262,7 @@ impl<R: Read + Seek> Book for Legacy<R> {
                 break;
             }
             let length = records.u16()?.into();
-            if !see(index, &records.unicode(length)?)? {
+            if !see(index, &records.rich(length, &self.raised)?)? {
                 break;
             }
         }

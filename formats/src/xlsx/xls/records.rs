@@ -1,9 +1,12 @@
 //! The stream of a legacy workbook: records of a kind, a length and so many bytes. A long record goes on in others.
 
 use super::damaged;
-use crate::FormatError;
+use crate::{FormatError, markdown::mark_raised};
 use encoding_rs::Encoding;
-use std::io::{self, BufRead, Seek, SeekFrom};
+use std::{
+    collections::HashSet,
+    io::{self, BufRead, Seek, SeekFrom},
+};
 
 pub(super) const BEGIN: u16 = 0x0809;
 pub(super) const END: u16 = 0x000A;
@@ -159,12 +162,28 @@ impl<S: BufRead + Seek> Records<S> {
 
     /// A text of so many characters, which begins with its marks.
     pub(super) fn unicode(&mut self, characters: usize) -> Result<String, FormatError> {
+        self.rich(characters, &HashSet::new())
+    }
+
+    /// Such a text with marks of the raised numbers, which have one of these fonts.
+    pub(super) fn rich(&mut self, characters: usize, raised: &HashSet<u16>) -> Result<String, FormatError> {
         let marks = self.u8()?;
         let runs = if marks & 0x08 != 0 { self.u16()? } else { 0 };
         let hints = if marks & 0x04 != 0 { self.u32()? } else { 0 };
         let text = self.characters(characters, marks & 1 != 0)?;
-        self.skip(u64::from(runs) * 4 + u64::from(hints))?;
-        Ok(text)
+        if raised.is_empty() {
+            self.skip(u64::from(runs) * 4 + u64::from(hints))?;
+            return Ok(text);
+        }
+        let mut begun = Vec::new();
+        for _ in 0..runs {
+            if !self.has_more()? {
+                break;
+            }
+            begun.push((usize::from(self.u16()?), raised.contains(&self.u16()?)));
+        }
+        self.skip(hints.into())?;
+        Ok(mark_raised(text, &begun))
     }
 
     /// So many characters of one or two bytes. Where they go on in another record, it says anew which.

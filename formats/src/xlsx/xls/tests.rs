@@ -155,6 +155,27 @@ fn each_kind_of_cell_reads_as_what_it_is() {
 }
 
 #[test]
+fn a_raised_number_is_no_part_of_the_number_before_it() {
+    let font = |script: u16| record(0x0031, &words(&[200, 0, 0, 400, script, 0, 0]));
+    // Each text has its length, its marks, the number of its runs, its characters, and then the runs.
+    let rich = |shown: &str, runs: &[[u16; 2]]| {
+        let units: Vec<u16> = shown.encode_utf16().collect();
+        let counts = [words(&[units.len() as u16]), vec![9], words(&[runs.len() as u16])].concat();
+        [counts, words(&units), words(&runs.concat())].concat()
+    };
+    let texts = [
+        rich("\u{1F986} 20193", &[[7, 6]]),
+        rich("10\u{2212}6 m, H2O", &[[2, 6], [3, 6], [4, 0], [9, 7], [10, 0]]),
+        rich("1st 12", &[[1, 6], [3, 5]]),
+    ];
+    let book = Book::new(&[shared(0, 0, 0), shared(0, 1, 1), shared(0, 2, 2)]).with(&[
+        [font(0), font(0), font(0), font(0), font(0), font(1), font(2)].concat(),
+        record(0x00FC, &[words(&[3, 0, 3, 0]), texts.concat()].concat()),
+    ]);
+    assert_eq!(listed(&book.cells("A1:C1")), ["A1=\u{1F986} 2019^3", "B1=10^\u{2212}6 m, H2O", "C1=1st 12"]);
+}
+
+#[test]
 fn formulas_are_written_out_with_their_results() {
     let number = |value: f64| value.to_le_bytes();
     let text = [0, 0, 0, 0, 0, 0, 0xFF, 0xFF];

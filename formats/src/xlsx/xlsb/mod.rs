@@ -15,10 +15,10 @@ use super::{
     workbook::{DefinedName, Sheet, SheetKind, SheetState, Workbook},
     worksheet::{Item, RawCell, RawFormula, Stored, check_cells},
 };
-use crate::{Format, FormatError, Limit, Limits, extraction::check_text};
+use crate::{Format, FormatError, Limit, Limits, extraction::check_text, markdown::mark_raised};
 use encoding_rs::UTF_16LE;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{self, BufReader, Read},
 };
 
@@ -48,6 +48,7 @@ const END_CELLS: u16 = 146;
 const MERGED: u16 = 176;
 
 const SHARED_TEXT: u16 = 19;
+const FONT: u16 = 43;
 const FORMAT: u16 = 44;
 const EXTENDED_FORMAT: u16 = 47;
 const BEGIN_CELL_FORMATS: u16 = 617;
@@ -236,8 +237,23 @@ pub(super) fn styles<S: Read>(part: S) -> Result<Styles, FormatError> {
     Ok(Styles::of(&ids, &codes))
 }
 
-/// Passes each shared text and its index to `see`, until `see` says that it has enough.
-pub(super) fn strings<S: Read>(part: S, see: &mut See<'_>) -> Result<(), FormatError> {
+/// The numbers of the fonts above the line.
+pub(super) fn raised_fonts<S: Read>(part: S) -> Result<HashSet<u16>, FormatError> {
+    let mut records = Records::new(part);
+    let (mut raised, mut number) = (HashSet::new(), 0u16);
+    while let Some(kind) = records.next()? {
+        if kind == FONT {
+            if records.word(6) == 1 {
+                raised.insert(number);
+            }
+            number = number.saturating_add(1);
+        }
+    }
+    Ok(raised)
+}
+
+/// Passes each shared text and its index to `see`, until `see` says that it has enough. Numbers in these raised fonts are marked.
+pub(super) fn strings<S: Read>(part: S, raised: &HashSet<u16>, see: &mut See<'_>) -> Result<(), FormatError> {
     let mut records = Records::new(part);
     let mut index = 0u32;
     while let Some(kind) = records.next()? {
@@ -245,7 +261,14 @@ pub(super) fn strings<S: Read>(part: S, see: &mut See<'_>) -> Result<(), FormatE
             continue;
         }
         // Its marks come before the text, its runs after it.
-        if !see(index, &records.text(1).0)? {
+        let (text, after) = records.text(1);
+        let count = if records.byte_at(0) & 1 != 0 { records.double_word(after) as usize } else { 0 };
+        let runs = records.bytes(after + 4, count.saturating_mul(4)).chunks_exact(4).map(|run| {
+            let [at, font] = [[run[0], run[1]], [run[2], run[3]]].map(u16::from_le_bytes);
+            (usize::from(at), raised.contains(&font))
+        });
+        let runs: Vec<(usize, bool)> = if raised.is_empty() { Vec::new() } else { runs.collect() };
+        if !see(index, &mark_raised(text, &runs))? {
             break;
         }
         index = index.saturating_add(1);

@@ -147,6 +147,18 @@ fn each_kind_of_cell_reads_as_what_it_is() {
 }
 
 #[test]
+fn a_raised_number_is_no_part_of_the_number_before_it() {
+    let font = |script: u8| record(43, &[200, 0, 0, 0, 144, 1, script, 0, 0, 0, 0, 0]);
+    let rich = |shown: &str, runs: &[[u8; 4]]| {
+        record(19, &[&[1][..], &text(shown), &numbers(&[runs.len() as u32]), &runs.concat()].concat())
+    };
+    let book = Book::new(&[row(0, 0), cell(7, 0, 0, &numbers(&[0])), cell(7, 1, 0, &numbers(&[1]))])
+        .with("xl/sharedStrings.bin", &[rich("106 m", &[[2, 0, 1, 0], [3, 0, 0, 0]]), rich("H25", &[[1, 0, 2, 0]])])
+        .with("xl/styles.bin", &[font(0), font(1), font(2)]);
+    assert_eq!(listed(&book.cells("A1:B1")), ["A1=10^6 m", "B1=H25"]);
+}
+
+#[test]
 fn formulas_are_written_out_with_their_results() {
     let offset = [&[0x4C][..], &numbers(&[0xF_FFFF]), &[0xFF, 0xFF]].concat();
     let shares = [&[0x01][..], &numbers(&[1])].concat();

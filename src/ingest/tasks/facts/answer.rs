@@ -135,7 +135,7 @@ pub struct Checked {
 /// What facts are held to.
 pub struct Rules<'a> {
     pub text: &'a str,
-    /// The predicates that exist, by [`predicate_key`].
+    /// The predicates that exist, by their names to the letter and by [`predicate_key`].
     pub predicates: &'a HashMap<String, PredicateId>,
     pub makes_predicates: bool,
     pub threshold: f64,
@@ -226,7 +226,7 @@ fn one(
         return Err("below_threshold");
     }
     let key = predicate_key(&said.predicate);
-    let predicate = match rules.predicates.get(&key) {
+    let predicate = match rules.predicates.get(said.predicate.trim()).or_else(|| rules.predicates.get(&key)) {
         Some(id) => Predicate::Known(*id),
         None if key.is_empty() => return Err("bad_form"),
         None if !rules.makes_predicates => return Err("unknown_predicate"),
