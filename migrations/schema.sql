@@ -918,7 +918,7 @@ BEGIN
         INSERT INTO blob_garbage (object) VALUES (OLD.object) ON CONFLICT (object) DO UPDATE SET since = now();
     ELSIF current_setting('svc.unlink_later', true) = 'on' THEN
         INSERT INTO blob_orphan VALUES (OLD.lob);
-    ELSE
+    ELSIF EXISTS (SELECT FROM pg_largeobject_metadata WHERE oid = OLD.lob) THEN
         PERFORM lo_unlink(OLD.lob);
     END IF;
     RETURN NULL;

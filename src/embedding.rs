@@ -142,7 +142,7 @@ impl Model {
     ) -> Result<Vec<Embedding>, EmbedError> {
         match self {
             Model::Here(engine) => Ok(engine.embed_documents_heard(texts, done).await?),
-            Model::There(model) => model.runner.embed_documents(&model.state, texts, done).await,
+            Model::There(model) => model.runner.embed_documents(model, texts, done).await,
         }
     }
 
@@ -150,7 +150,7 @@ impl Model {
     pub async fn embed_waited_for(&self, texts: Vec<String>) -> Result<Vec<Embedding>, EmbedError> {
         match self {
             Model::Here(engine) => Ok(engine.embed_waited_for(texts).await?),
-            Model::There(model) => model.runner.embed_documents(&model.state, texts, &|_| ()).await,
+            Model::There(model) => model.runner.embed_documents(model, texts, &|_| ()).await,
         }
     }
 
@@ -158,7 +158,7 @@ impl Model {
     pub async fn embed_query(&self, text: String) -> Result<Vec<f32>, EmbedError> {
         match self {
             Model::Here(engine) => Ok(engine.embed_query(text).await?),
-            Model::There(model) => model.runner.embed_query(&model.state, text).await,
+            Model::There(model) => model.runner.embed_query(model, text).await,
         }
     }
 
@@ -172,7 +172,7 @@ impl Model {
     pub async fn embed_queries(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
         match self {
             Model::Here(engine) => Ok(engine.embed_queries(texts).await?),
-            Model::There(model) => model.runner.embed_queries(&model.state, texts).await,
+            Model::There(model) => model.runner.embed_queries(model, texts).await,
         }
     }
 
@@ -184,7 +184,7 @@ impl Model {
     ) -> Result<Vec<TokenVectors>, EmbedError> {
         match self {
             Model::Here(engine) => token_vectors(engine, texts, kind).await,
-            Model::There(model) => model.runner.tokens(&model.state, texts, kind).await,
+            Model::There(model) => model.runner.tokens(model, texts, kind).await,
         }
     }
 

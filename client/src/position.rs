@@ -50,7 +50,7 @@ pub(crate) struct Known(Arc<Counts>);
 struct Counts {
     /// The latest position that they were told of; 0 before the first.
     position: AtomicU64,
-    /// How many events told them of something without saying where that is.
+    /// How many events and answers told them of something without saying where that is.
     told: AtomicU64,
     /// How many of these happened before the position.
     placed: AtomicU64,
@@ -60,12 +60,12 @@ struct Counts {
 pub(crate) struct Demand {
     /// The value of [`AFTER_HEADER`], if it demands anything.
     pub after: Option<String>,
-    /// How many events without a position were before it.
+    /// How many events and answers without a position were before it.
     told: u64,
 }
 
 impl Known {
-    /// Notes an event, and its position if it has one.
+    /// Notes an event or an answer, and its position if it has one.
     pub fn note(&self, position: Option<Position>) {
         match position {
             Some(position) => self.0.position.fetch_max(position.0, Ordering::AcqRel),

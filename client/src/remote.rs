@@ -8,7 +8,7 @@ use crate::{
     reply::Reply,
 };
 use futures_util::future::BoxFuture;
-use http::header;
+use http::{StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -130,10 +130,19 @@ impl Remote {
                 Err(error) => Err(error),
             },
         };
+        let response = response.inspect_err(|error| {
+            // What was sent may have been carried out.
+            if !called.only_reads && !error.is_connect() {
+                self.known.note(None);
+            }
+        });
         let response = response.map_err(|error| called.lost(&error))?;
         let named = response.headers().get(POSITION_HEADER).and_then(|value| value.to_str().ok());
-        if let Some(position) = named.and_then(|named| named.parse().ok()) {
-            self.known.answered(&demand, position);
+        match named.and_then(|named| named.parse().ok()) {
+            Some(position) => self.known.answered(&demand, position),
+            // A refusal tells of what is there, and a change may have taken effect. With 503 the primary may be away, and reads go on without it.
+            None if !called.only_reads && response.status() != StatusCode::SERVICE_UNAVAILABLE => self.known.note(None),
+            None => {}
         }
         Ok(Incoming::new(response, called, self.answer_limit, self.known.clone()))
     }

@@ -2,7 +2,7 @@ use crate::{
     Device, Embedding, ModelError, ModelInfo, ModelSettings, TokenVectors, VECTOR_WIDTH,
     architecture::EncoderConfig,
     encoder::Wanted,
-    folder::ModelFolder,
+    folder::{ModelFolder, PROMPTS},
     health::Watched,
     location::LONGEST_TEXT,
     passes::{self, Heard, IsGone},
@@ -79,6 +79,13 @@ impl Engine {
         if tokenizer.special_count() >= longest {
             let problem = format!("max_seq_length is {longest}, too few for any text");
             return Err(ModelError::Corrupt { path: folder.path.join(LONGEST_TEXT), problem });
+        }
+        for (of, prefix) in [("query", &folder.query_prefix), ("document", &folder.document_prefix)] {
+            let tokens = tokenizer.count(prefix, "")?;
+            if tokens >= longest {
+                let problem = format!("its prompt {of:?} leaves no room: it has {tokens} tokens, and a text {longest}");
+                return Err(ModelError::Corrupt { path: folder.path.join(PROMPTS), problem });
+            }
         }
         let weights = folder.path.join("model.safetensors");
         let packs = Packs::of(settings.models_dir.as_deref());

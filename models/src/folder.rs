@@ -12,6 +12,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The file that says what is put before queries and documents.
+pub(crate) const PROMPTS: &str = "config_sentence_transformers.json";
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 const MAX_TOKENIZER_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -63,7 +65,8 @@ impl ModelFolder {
             None => {
                 let prompts = prompts(&path)?;
                 check_modules(&path)?;
-                (pooling(&path)?, prompts.query, prompts.document, max_length(&path)?)
+                let has_prompt = !prompts.query.is_empty() || !prompts.document.is_empty();
+                (pooling(&path, has_prompt)?, prompts.query, prompts.document, max_length(&path)?)
             }
         };
         let catalog_width = entry.map(|entry| entry.width);
@@ -171,7 +174,7 @@ fn check_modules(folder: &Path) -> Result<(), ModelError> {
 }
 
 /// Read from `1_Pooling/config.json` as sentence-transformers writes it; without that file, its default, the mean.
-fn pooling(folder: &Path) -> Result<Pooling, ModelError> {
+fn pooling(folder: &Path, has_prompt: bool) -> Result<Pooling, ModelError> {
     #[derive(Deserialize)]
     struct Modes {
         #[serde(flatten)]
@@ -185,6 +188,13 @@ fn pooling(folder: &Path) -> Result<Pooling, ModelError> {
         .filter(|(name, value)| name.starts_with("pooling_mode_") && value.as_bool() == Some(true))
         .map(|(name, _)| name.as_str())
         .collect();
+    if has_prompt && modes.fields.get("include_prompt").and_then(serde_json::Value::as_bool) == Some(false) {
+        return Err(ModelError::Unsupported {
+            path,
+            what: "pooling without the prompt".to_owned(),
+            supported: "supported: include_prompt true, or a model without prompts",
+        });
+    }
     match chosen.as_slice() {
         ["pooling_mode_mean_tokens"] => Ok(Pooling::Mean),
         ["pooling_mode_cls_token"] => Ok(Pooling::Cls),
@@ -204,14 +214,14 @@ struct Prompts {
     document: String,
 }
 
-/// Read from `config_sentence_transformers.json`, where newer models have them.
+/// Read from [`PROMPTS`], where newer models have them.
 fn prompts(folder: &Path) -> Result<Prompts, ModelError> {
     #[derive(Deserialize)]
     struct File {
         #[serde(default)]
         prompts: Option<Prompts>,
     }
-    let file = read_json::<File>(&folder.join("config_sentence_transformers.json"))?;
+    let file = read_json::<File>(&folder.join(PROMPTS))?;
     Ok(file.and_then(|file| file.prompts).unwrap_or_default())
 }
 

@@ -75,8 +75,7 @@ struct Shape {
     #[serde(alias = "n_positions")]
     max_position_embeddings: Option<usize>,
     model_type: Option<String>,
-    #[serde(default)]
-    architectures: Vec<String>,
+    architectures: Option<Vec<String>>,
 }
 
 impl Shape {
@@ -85,7 +84,7 @@ impl Shape {
     }
 
     fn kind(&self) -> ModelKind {
-        match self.architectures.iter().any(|name| name.ends_with("ForSequenceClassification")) {
+        match self.architectures.iter().flatten().any(|name| name.ends_with("ForSequenceClassification")) {
             true => ModelKind::CrossEncoder,
             false => ModelKind::Embedding,
         }
@@ -118,6 +117,10 @@ mod tests {
             sample::write_model(&models.path().join(folder));
         }
         std::fs::remove_file(models.path().join("half--done/model.safetensors")).unwrap();
+        // What says nothing of its class still says how large it is.
+        let mut config = sample::config();
+        config["architectures"] = serde_json::Value::Null;
+        std::fs::write(models.path().join("owner--tiny/config.json"), config.to_string()).unwrap();
         for stray in ["notes", "owner--tiny.part", "x--y.lock"] {
             std::fs::create_dir(models.path().join(stray)).unwrap();
         }

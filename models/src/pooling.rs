@@ -1,6 +1,6 @@
 use crate::ModelError;
 use serde::Deserialize;
-use std::fmt;
+use std::{fmt, ops::RangeInclusive};
 
 /// How the rows of a text's tokens become one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -67,9 +67,12 @@ pub(crate) fn has_direction(row: &[f32]) -> bool {
     length(row).is_ok()
 }
 
+/// The lengths that a weight can have: a greater one would be stored as infinity.
+const LENGTHS: RangeInclusive<f64> = 1e-12..=f32::MAX as f64;
+
 fn length(row: &[f32]) -> Result<f64, ModelError> {
     let length = row.iter().map(|&value| f64::from(value) * f64::from(value)).sum::<f64>().sqrt();
-    if !length.is_finite() || length < 1e-12 {
+    if !LENGTHS.contains(&length) {
         return Err(ModelError::NoDirection { texts: vec![0] });
     }
     Ok(length)
@@ -114,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_row_without_a_direction_is_an_error_not_a_nan() {
-        for row in [&[0.0, 0.0][..], &[f32::NAN, 1.0], &[f32::INFINITY, 1.0], &[]] {
+        for row in [&[0.0, 0.0][..], &[f32::NAN, 1.0], &[f32::INFINITY, 1.0], &[f32::MAX, f32::MAX], &[]] {
             let made = Embedding::of(row, Pooling::Mean, 1, 2);
             assert!(matches!(made, Err(ModelError::NoDirection { .. })) && !has_direction(row), "{row:?}");
         }

@@ -66,8 +66,21 @@ pub(super) struct Presence {
 impl Presence {
     /// Makes a call that brings something in, and makes it again while the service is busy or away, which stores nothing twice. A service that this
     /// run has not found there yet is not waited for: nobody has started it, or it has another address, and a person wants to know that at once.
-    pub(super) async fn patient<T>(&self, mut call: impl AsyncFnMut() -> Result<T, Failure>) -> Result<T, Failure> {
-        let may_pass = |failure: &Failure| is_busy(failure) || (is_away(failure) && self.is_known.get());
+    pub(super) async fn patient<T>(&self, call: impl AsyncFnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+        self.while_there(is_busy, call).await
+    }
+
+    /// Does the same with a call that may also have to wait for what somebody else holds, and that is answered with what an earlier one stored.
+    pub(super) async fn patient_again<T>(&self, call: impl AsyncFnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+        self.while_there(is_temporary, call).await
+    }
+
+    async fn while_there<T>(
+        &self,
+        passes: fn(&Failure) -> bool,
+        mut call: impl AsyncFnMut() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let may_pass = |failure: &Failure| passes(failure) || (is_away(failure) && self.is_known.get());
         let noted = async || {
             let done = call().await;
             // What failed before it was sent, such as a file that cannot be read, tells nothing of the service.

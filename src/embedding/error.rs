@@ -22,9 +22,9 @@ pub enum EmbedError {
         "the vectors of {serving} serve, and this process does not have it: set SVC_EMBEDDING_MODEL to it (with SVC_EMBEDDING_PRECISION), or SVC_EMBEDDING_COMING_MODEL"
     )]
     NotServing { serving: String },
-    /// The runner accepts calls, but not this text.
-    #[error("the runner refuses the text: {0}")]
-    TextRefused(String),
+    /// The runner accepts calls, but not the texts of these numbers.
+    #[error("the runner refuses the text: {reason}")]
+    TextRefused { texts: Vec<usize>, reason: String },
 }
 
 impl EmbedError {
@@ -44,7 +44,8 @@ impl EmbedError {
                 EmbedError::Model(ModelError::NoDirection { texts })
             }
             0 | 500 => EmbedError::Broken(failure.detail),
-            429 | 502 | 503 | 504 => {
+            // A body that came too slowly comes in time where less is under way.
+            408 | 429 | 502 | 503 | 504 => {
                 EmbedError::Away { reason: failure.detail, retry_after: retry_after.map(Duration::from_secs) }
             }
             401 | 403 => {
@@ -57,7 +58,7 @@ impl EmbedError {
                 limit: number("limit"),
                 chars_total: number("chars_total"),
             }),
-            400 | 413 | 415 | 422 => EmbedError::TextRefused(failure.to_string()),
+            400 | 413 | 415 | 422 => EmbedError::TextRefused { texts: vec![0], reason: failure.to_string() },
             _ => EmbedError::Refused(failure.to_string()),
         }
     }
@@ -100,7 +101,7 @@ impl IntoFailure for EmbedError {
     fn into_failure(self) -> Failure {
         let (what, seconds) = match self {
             EmbedError::Model(error) => return error.into_failure(),
-            EmbedError::TextRefused(reason) => return Failure::new(Code::InvalidField, reason),
+            EmbedError::TextRefused { reason, .. } => return Failure::new(Code::InvalidField, reason),
             EmbedError::NotServing { .. } => {
                 ("the vectors of another model serve, which this process does not have; the service's log names it", 60)
             }
@@ -151,7 +152,7 @@ mod tests {
             EmbedError::Broken(_) => "broken".to_owned(),
             EmbedError::Refused(_) => "refused".to_owned(),
             EmbedError::NotServing { .. } => "not serving".to_owned(),
-            EmbedError::TextRefused(_) => "text refused".to_owned(),
+            EmbedError::TextRefused { .. } => "text refused".to_owned(),
         };
         let of = |code| Failure::new(code, "x");
         let lost = |sent: bool| of(Code::Unreachable).with("sent", sent);
@@ -162,6 +163,7 @@ mod tests {
             (of(Code::Unreachable), "broken"),
             (of(Code::TooManyRequests).with("retry_after", 3), "away 3"),
             (of(Code::Unavailable), "away 0"),
+            (bare(408), "away 0"),
             (bare(502), "away 0"),
             (bare(504), "away 0"),
             (bare(301), "refused"),

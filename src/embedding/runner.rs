@@ -16,7 +16,7 @@ use svc_client::{
         RunnerVectors,
     },
 };
-use svc_models::{Embedding, Heard, TokenCounter, TokenVectors, VECTOR_WIDTH};
+use svc_models::{Embedding, Heard, ModelError, TokenCounter, TokenVectors, VECTOR_WIDTH};
 use tokio::sync::Mutex;
 
 /// The most texts of one call: short calls share the runner fairly, and a lost one costs little.
@@ -151,27 +151,59 @@ impl Runner {
     /// One embedding per text, in the order of the texts; `done` hears of each call that has ended.
     pub(super) async fn embed_documents(
         &self,
-        model: &ModelState,
+        model: &RemoteModel,
         texts: Vec<String>,
         done: &Heard<'_>,
     ) -> Result<Vec<Embedding>, EmbedError> {
-        let calls = stream::iter(parts(texts, TEXTS)).map(async |(first, texts)| {
-            let count = texts.len();
-            let answer = self.embed(model, texts, first, RunnerTextKind::Document).await?;
-            let weights = answer.weights.0;
-            let whole = weights.len() == count && weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
-            self.check(model, &answer.model, whole)?;
-            done(count);
-            let embedding = |(vector, weight)| Embedding { vector: padded(vector), weight };
-            Ok::<_, EmbedError>(answer.vectors.into_iter().zip(weights).map(embedding).collect::<Vec<_>>())
-        });
+        let calls =
+            stream::iter(parts(texts, TEXTS)).map(async |(first, texts)| self.part(model, first, texts, done).await);
         let embeddings: Vec<Vec<Embedding>> = calls.buffered(CALLS).try_collect().await?;
         Ok(embeddings.into_iter().flatten().collect())
     }
 
+    /// The embeddings of the texts of one call, of which a runner that refuses it gets the halves: it, or a proxy before it, may take no body
+    /// as large as all of them.
+    async fn part(
+        &self,
+        model: &RemoteModel,
+        first: usize,
+        texts: Vec<String>,
+        done: &Heard<'_>,
+    ) -> Result<Vec<Embedding>, EmbedError> {
+        let (mut open, mut made) = (vec![(first, texts)], Vec::new());
+        let mut refused: Option<(Vec<usize>, String)> = None;
+        while let Some((first, mut texts)) = open.pop() {
+            let count = texts.len();
+            match self.embed(model, &texts, first, RunnerTextKind::Document).await {
+                Ok(answer) => {
+                    let weights = answer.weights.0;
+                    let is_weight = |weight: &f32| weight.is_finite() && *weight > 0.0;
+                    self.check(&model.state, &answer.model, weights.len() == count && weights.iter().all(is_weight))?;
+                    done(count);
+                    let embedding = |(vector, weight)| Embedding { vector: padded(vector), weight };
+                    made.extend(answer.vectors.into_iter().zip(weights).map(embedding));
+                }
+                Err(EmbedError::TextRefused { .. }) if count > 1 => {
+                    let rest = texts.split_off(count / 2);
+                    open.push((first + texts.len(), rest));
+                    open.push((first, texts));
+                }
+                // The error names all of them, so that the caller can leave them out together.
+                Err(EmbedError::TextRefused { texts, reason }) => {
+                    refused.get_or_insert((Vec::new(), reason)).0.extend(texts);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match refused {
+            None => Ok(made),
+            Some((texts, reason)) => Err(EmbedError::TextRefused { texts, reason }),
+        }
+    }
+
     /// The vector of a query.
-    pub(super) async fn embed_query(&self, model: &ModelState, text: String) -> Result<Vec<f32>, EmbedError> {
-        let answer = self.embed(model, vec![text], 0, RunnerTextKind::Query).await?;
+    pub(super) async fn embed_query(&self, model: &RemoteModel, text: String) -> Result<Vec<f32>, EmbedError> {
+        let answer = self.embed(model, &[text], 0, RunnerTextKind::Query).await?;
         let vector = answer.vectors.into_iter().next().map(padded);
         vector.ok_or_else(|| EmbedError::Broken("the runner gave no vector".to_owned()))
     }
@@ -179,41 +211,47 @@ impl Runner {
     /// The vectors of queries, in one call.
     pub(super) async fn embed_queries(
         &self,
-        model: &ModelState,
+        model: &RemoteModel,
         texts: Vec<String>,
     ) -> Result<Vec<Vec<f32>>, EmbedError> {
-        let answer = self.embed(model, texts, 0, RunnerTextKind::Query).await?;
+        let answer = self.embed(model, &texts, 0, RunnerTextKind::Query).await?;
         Ok(answer.vectors.into_iter().map(padded).collect())
     }
 
     async fn embed(
         &self,
-        model: &ModelState,
-        texts: Vec<String>,
+        model: &RemoteModel,
+        texts: &[String],
         first: usize,
         kind: RunnerTextKind,
     ) -> Result<RunnerVectors, EmbedError> {
-        let count = texts.len();
-        let body = RunnerTexts { texts, kind, model: Some(model.identity.clone()) };
-        let answer = self.call(kind, first, async || self.client.runner_embed(Json(body.clone())).await).await?;
-        let whole = answer.vectors.len() == count && answer.vectors.iter().all(|one| is_vector(&one.0, model.width));
-        self.check(model, &answer.model, whole)?;
+        let state = &*model.state;
+        let body = RunnerTexts { texts: texts.to_vec(), kind, model: Some(state.identity.clone()) };
+        let answer = self.call(kind, first, async || self.client.runner_embed(Json(body.clone())).await).await;
+        let answer = judged(answer, model, texts, state.document_window).await?;
+        let is_whole = |one: &Floats| is_vector(&one.0, state.width);
+        self.check(state, &answer.model, answer.vectors.len() == texts.len() && answer.vectors.iter().all(is_whole))?;
         Ok(answer)
     }
 
     /// The token vectors of each text, in the order of the texts.
     pub(super) async fn tokens(
         &self,
-        model: &ModelState,
+        model: &RemoteModel,
         texts: Vec<String>,
         kind: RunnerTextKind,
     ) -> Result<Vec<TokenVectors>, EmbedError> {
+        let state = &*model.state;
         let calls = stream::iter(parts(texts, TOKEN_TEXTS)).map(async |(first, texts)| {
-            let count = texts.len();
-            let body = RunnerTokenTexts { texts, kind, model: Some(model.identity.clone()) };
-            let answer = self.call(kind, first, async || self.client.runner_tokens(Json(body.clone())).await).await?;
-            let whole = answer.texts.len() == count && answer.texts.iter().all(|tokens| is_whole(tokens, model.width));
-            self.check(model, &answer.model, whole)?;
+            let body = RunnerTokenTexts { texts, kind, model: Some(state.identity.clone()) };
+            let answer = self.call(kind, first, async || self.client.runner_tokens(Json(body.clone())).await).await;
+            let answer = judged(answer, model, &body.texts, state.token_window).await?;
+            let is_whole = |tokens: &RunnerTokens| is_whole(tokens, state.width);
+            self.check(
+                state,
+                &answer.model,
+                answer.texts.len() == body.texts.len() && answer.texts.iter().all(is_whole),
+            )?;
             Ok::<_, EmbedError>(answer.texts.into_iter().map(token_vectors).collect::<Vec<_>>())
         });
         let vectors: Vec<Vec<TokenVectors>> = calls.buffered(CALLS).try_collect().await?;
@@ -285,16 +323,38 @@ impl Runner {
     }
 }
 
+/// What it means that a runner refuses a text alone: whatever it has against it, one over the model's window is too long, and its tokens are counted here.
+async fn judged<T>(
+    answer: Result<T, EmbedError>,
+    model: &RemoteModel,
+    texts: &[String],
+    limit: usize,
+) -> Result<T, EmbedError> {
+    let (Err(EmbedError::TextRefused { texts: refused, .. }), [text]) = (&answer, texts) else { return answer };
+    let (counter, text, index) = (model.counter.clone(), text.clone(), refused.first().copied().unwrap_or_default());
+    // The longest text takes a second.
+    let counted =
+        tokio::task::spawn_blocking(move || Ok::<_, ModelError>((counter.count_tokens(&text)?, text.chars().count())));
+    let (token_count, chars_total) = counted.await.map_err(|error| EmbedError::Broken(error.to_string()))??;
+    if token_count <= limit {
+        return answer;
+    }
+    Err(ModelError::TextTooLong { index, token_count, limit, chars_total }.into())
+}
+
 /// Renumbers a text of one call to its number among all of the caller's texts.
 fn moved(error: EmbedError, first: usize) -> EmbedError {
     match error {
-        EmbedError::Model(svc_models::ModelError::TextTooLong { index, token_count, limit, chars_total }) => {
+        EmbedError::Model(ModelError::TextTooLong { index, token_count, limit, chars_total }) => {
             let index = index + first;
-            EmbedError::Model(svc_models::ModelError::TextTooLong { index, token_count, limit, chars_total })
+            EmbedError::Model(ModelError::TextTooLong { index, token_count, limit, chars_total })
         }
-        EmbedError::Model(svc_models::ModelError::NoDirection { texts }) => {
+        EmbedError::Model(ModelError::NoDirection { texts }) => {
             let texts = texts.into_iter().map(|index| index + first).collect();
-            EmbedError::Model(svc_models::ModelError::NoDirection { texts })
+            EmbedError::Model(ModelError::NoDirection { texts })
+        }
+        EmbedError::TextRefused { texts, reason } => {
+            EmbedError::TextRefused { texts: texts.into_iter().map(|index| index + first).collect(), reason }
         }
         error => error,
     }
@@ -333,8 +393,8 @@ fn is_vector(values: &[f32], width: usize) -> bool {
 fn is_whole(tokens: &RunnerTokens, width: usize) -> bool {
     let count = tokens.token_ids.len();
     tokens.width == width
-        && tokens.values.0.iter().all(|value| value.is_finite())
         && tokens.values.0.len() == count * width
+        && tokens.values.0.chunks_exact(width.max(1)).all(|row| is_vector(row, width))
         && [tokens.offsets.len(), tokens.importance.0.len(), tokens.tiers.len()] == [count; 3]
 }
 
@@ -363,5 +423,22 @@ mod tests {
             assert_eq!(texts[*first], part[0]);
         }
         assert_eq!(parts.into_iter().flat_map(|(_, part)| part).collect::<Vec<_>>(), texts);
+    }
+
+    #[test]
+    fn token_vectors_that_stand_for_no_token_are_not_whole() {
+        let tokens = |values: [f32; 4]| RunnerTokens {
+            token_ids: vec![5, 6],
+            offsets: vec![(0, 3), (4, 7)],
+            width: 2,
+            values: Floats(values.to_vec()),
+            importance: Floats(vec![1.0, 1.0]),
+            tiers: vec![50, 100],
+        };
+        assert!(is_whole(&tokens([1.0, 0.0, 0.6, 0.8]), 2));
+        for odd in [0.0, f32::NAN, f32::INFINITY, 1e30] {
+            assert!(!is_whole(&tokens([1.0, 0.0, 0.0, odd]), 2), "{odd}");
+        }
+        assert!(!is_whole(&tokens([1.0, 0.0, 0.6, 0.8]), 4), "these are of another width");
     }
 }

@@ -228,6 +228,11 @@ impl Handle<ops::update_index> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::update_index>) -> Result<IndexResponse, Failure> {
         let (id, change) = (IndexId(call.path.id), call.body.0);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        if let Some(name) = &change.name {
+            // Of two callers that rename it, the second one finds the contexts by the name that the first one gave.
+            indexes::postings::lock_compaction(&mut tx, id).await.or_fail()?;
+            store::contexts::follow_index(&mut tx, id, name).await.or_fail()?;
+        }
         let old = manage::lock(&mut tx, id).await.map_err(failure)?;
         let before = read(&mut tx, id).await?;
         if let Some(name) = change.name.as_deref().filter(|name| *name != before.name) {

@@ -107,6 +107,14 @@ pub(super) async fn answer(
         store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id, mixed.as_deref(), waiting)
             .await
             .or_fail()?;
+    // What an index still lacks may match as well. Mostly none is being built, which the answer's documents came with.
+    let is_partial = match waiting {
+        Some(waiting) if !waiting.are_building => false,
+        _ => match ranking.built() {
+            Some(index) => store::indexes::manage::is_building(&mut conn, index).await.or_fail()?,
+            None => false,
+        },
+    };
     drop(conn);
     laps.end(SearchStage::Show);
     let mut snippets = match asked.snippets {
@@ -132,11 +140,16 @@ pub(super) async fn answer(
         })
     };
     let results = places.into_iter().filter_map(result).collect();
+    let counted_as = |is_exact: bool| if is_exact && !is_partial { TotalIs::Exact } else { TotalIs::AtLeast };
+    let sorted =
+        sorted.map(|sorted| SortedResponse { count_is: counted_as(sorted.count_is == TotalIs::Exact), ..sorted });
+    let facets =
+        facets.map(|facets| FacetsResponse { counted_is: counted_as(facets.counted_is == TotalIs::Exact), ..facets });
     let has_no_vector = |leg: &LegExplanation| leg.plan.as_ref().is_some_and(|plan| plan.way == LegWay::NoVector);
     Ok(SearchResponse {
         results,
         total: found.total.count,
-        total_is: if found.total.exact { TotalIs::Exact } else { TotalIs::AtLeast },
+        total_is: counted_as(found.total.exact),
         latency_ms: asked.started.elapsed().as_secs_f64() * 1e3,
         method: asked.method,
         why: None,

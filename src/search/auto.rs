@@ -1,7 +1,7 @@
 //! Which method suits a query.
 use super::{
     bm25,
-    fulltext::{Minus, is_word_or_phrase, quoted},
+    fulltext::{Minus, has_phrase, is_word_or_phrase},
     fulltext_by, hybrid_by, maxsim, paging, preset, vector,
 };
 use crate::{access::Caller, core::Core};
@@ -44,12 +44,7 @@ impl Form {
         let is_forbidden = |word: &&str| word.strip_prefix('-').is_some_and(is_word_or_phrase);
         let forbids = words.iter().any(is_forbidden) && !words.iter().all(is_forbidden);
         let chooses = words.len() > 2 && words[1..words.len() - 1].contains(&"OR");
-        let has_phrase = query.char_indices().any(|(at, _)| {
-            quoted(&query[at..]).is_some_and(|(phrase, rest)| {
-                phrase.contains(char::is_alphanumeric) && phrase.len() + rest.len() + 1 < query.len() - at
-            })
-        });
-        if forbids || chooses || has_phrase {
+        if forbids || chooses || has_phrase(query) {
             return Form::Operators;
         }
         match words[..] {

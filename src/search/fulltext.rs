@@ -214,7 +214,7 @@ pub(super) async fn leg(
 const QUOTES: [(char, &[char]); 3] = [('"', &['"']), ('“', &['”']), ('„', &['“', '”'])];
 
 /// The phrase that begins a text, and what comes after it.
-pub(super) fn quoted(text: &str) -> Option<(&str, &str)> {
+fn quoted(text: &str) -> Option<(&str, &str)> {
     let open = text.chars().next()?;
     let (_, close) = QUOTES.into_iter().find(|(opens, _)| *opens == open)?;
     let inner = &text[open.len_utf8()..];
@@ -224,23 +224,53 @@ pub(super) fn quoted(text: &str) -> Option<(&str, &str)> {
     }
 }
 
+/// Whether a query has a phrase that is closed and has a letter or a digit in it.
+pub(super) fn has_phrase(query: &str) -> bool {
+    // For each pair of quotes, whether such a character stands behind the first one that is open; `None` if none is.
+    let mut open = QUOTES.map(|_| None);
+    for character in query.chars() {
+        for (has_word, (opens, close)) in open.iter_mut().zip(QUOTES) {
+            if close.contains(&character) {
+                if *has_word == Some(true) {
+                    return true;
+                }
+                *has_word = None;
+            }
+            if character == opens && has_word.is_none() {
+                *has_word = Some(false);
+            }
+        }
+        if character.is_alphanumeric() {
+            open.iter_mut().flatten().for_each(|has_word| *has_word = true);
+        }
+    }
+    false
+}
+
 /// The items of each choice between which the query says `or`.
 fn choices_of(query: &str, minus: Minus) -> Vec<Vec<Item<'_>>> {
+    // Where each pair closes for the last time: to look for the end of a phrase at each quote would take time with the square of their number.
+    let ends = QUOTES.map(|(_, close)| query.rfind(close));
+    // Whether what is left of the query begins with a phrase.
+    let is_phrase = |left: &str| {
+        let at = query.len() - left.len();
+        let is_closed = |end: Option<usize>| end.is_some_and(|end| at < end);
+        QUOTES.iter().zip(ends).any(|((opens, _), end)| left.starts_with(*opens) && (*opens == '"' || is_closed(end)))
+    };
     let mut choices = vec![Vec::new()];
     let mut rest = query.trim_start();
     while !rest.is_empty() {
         let bare = rest.strip_prefix('-').filter(|bare| match minus {
             Minus::Anything => !bare.is_empty() && !bare.starts_with(char::is_whitespace),
-            Minus::Words => is_word_or_phrase(bare),
+            Minus::Words => bare.starts_with(char::is_alphabetic) || is_phrase(bare),
         });
         let forbidden = bare.is_some();
         let text = bare.unwrap_or(rest);
-        let (text, quoted, next) = match quoted(text) {
+        let (text, quoted, next) = match Some(text).filter(|text| is_phrase(text)).and_then(quoted) {
             Some((text, next)) => (text, true, next),
             None => {
-                let end = text
-                    .char_indices()
-                    .find(|(at, ch)| ch.is_whitespace() || (*at > 0 && quoted(&text[*at..]).is_some()));
+                let end =
+                    text.char_indices().find(|(at, ch)| ch.is_whitespace() || (*at > 0 && is_phrase(&text[*at..])));
                 let end = end.map_or(text.len(), |(at, _)| at);
                 (&text[..end], false, &text[end..])
             }
@@ -381,6 +411,38 @@ mod tests {
             (asked.words, asked.always),
             (vec!["'how'".into(), "'rise'".into()], "('bread' <1> 'dough') & !'oven'".into())
         );
+    }
+
+    #[test]
+    fn a_phrase_is_one_wherever_each_look_for_its_end_would_find_it() {
+        let texts = ["\"", "“", "”", "„", "x", " ", "-"];
+        let all = |length: u32| {
+            (0..7_usize.pow(length))
+                .map(move |n| (0..length).map(|at| texts[n / 7_usize.pow(at) % 7]).collect::<String>())
+        };
+        for query in (1..=5).flat_map(all) {
+            let is_closed = |(at, _): (usize, char)| {
+                quoted(&query[at..]).is_some_and(|(phrase, rest)| {
+                    phrase.contains('x') && phrase.len() + rest.len() + 1 < query.len() - at
+                })
+            };
+            assert_eq!(has_phrase(&query), query.char_indices().any(is_closed), "{query}");
+            for minus in [Minus::Anything, Minus::Words] {
+                let mut rest = query.trim_start();
+                for item in choices_of(&query, minus).into_iter().flatten() {
+                    let bare = if item.forbidden { rest.strip_prefix('-').unwrap() } else { rest };
+                    let found = quoted(bare);
+                    assert_eq!(item.quoted, found.is_some(), "{query}");
+                    let text = found.map_or(item.text, |(phrase, _)| phrase);
+                    assert_eq!(item.text, text, "{query}");
+                    let is_within = |(at, _): (usize, char)| quoted(&bare[at..]).is_some();
+                    assert!(item.quoted || !item.text.char_indices().skip(1).any(is_within), "{query}");
+                    let next = found.map_or_else(|| &bare[item.text.len()..], |(_, next)| next);
+                    rest = next.trim_start();
+                }
+                assert_eq!(rest, "", "{query}");
+            }
+        }
     }
 
     #[test]

@@ -105,7 +105,8 @@ pub async fn made(
 pub fn is_of_a_text(error: &EmbedError) -> bool {
     matches!(
         error,
-        EmbedError::TextRefused(_) | EmbedError::Model(ModelError::TextTooLong { .. } | ModelError::NoDirection { .. })
+        EmbedError::TextRefused { .. }
+            | EmbedError::Model(ModelError::TextTooLong { .. } | ModelError::NoDirection { .. })
     )
 }
 

@@ -275,6 +275,12 @@ impl Ranking<'_> {
         }
     }
 
+    /// The index whose build makes what this searches: that of BM25, or the one with which the words of full text are made.
+    fn built(&self) -> Option<&str> {
+        let is_by_words = self.has_words() || matches!(self, Ranking::Fulltext(..));
+        is_by_words.then(|| self.index().unwrap_or(store::indexes::DEFAULT))
+    }
+
     /// Whether this searches an index of BM25.
     fn has_words(&self) -> bool {
         matches!(self, Ranking::Bm25(..) | Ranking::Maxsim(_) | Ranking::Hybrid(..))

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use std::collections::{HashMap, HashSet};
 use svc_client::wire::{ContextConfig, SearchFilter};
-use svc_ids::{ContextId, DocumentId};
+use svc_ids::{ContextId, DocumentId, IndexId};
 
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct ContextRow {
@@ -179,6 +179,23 @@ pub async fn redirect(
     .execute(conn)
     .await?;
     Ok(lost)
+}
+
+/// Has contexts that name an index go on to name it once it has another name. Call it before the index is locked, because a reprocess locks
+/// contexts before indexes.
+pub async fn follow_index(conn: &mut PgConnection, index: IndexId, name: &str) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH naming AS MATERIALIZED (
+             SELECT c.id FROM search_contexts c
+              WHERE c.config ->> 'index' = (SELECT i.name FROM search_indexes i WHERE i.id = $1 AND i.name <> $2) ORDER BY c.id FOR NO KEY UPDATE)
+         UPDATE search_contexts c SET config = jsonb_set(c.config, '{index}', to_jsonb($2::text)), updated_at = clock_timestamp()
+           FROM naming n WHERE c.id = n.id",
+    )
+    .bind(index)
+    .bind(name)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// The documents that a context names.

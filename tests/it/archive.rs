@@ -432,10 +432,10 @@ async fn many(app: &TestApp, parent: Option<i64>) -> Vec<i64> {
 }
 
 /// Begins an export and kills it once it has some pages of documents, and not all.
-async fn killed_between_pages(app: &TestApp, archive: &Path) {
+async fn killed_between_pages(app: &TestApp, archive: &Path, more: &[&str]) {
     let progress = archive.with_extension("part").join("progress.json");
     loop {
-        let mut child = started(app, &["export", archive.to_str().unwrap()]);
+        let mut child = started(app, &[&["export", archive.to_str().unwrap()][..], more].concat());
         until("a page or the end", async || (progress.exists() || archive.exists()).then_some(())).await;
         child.kill().unwrap();
         child.wait().unwrap();
@@ -456,7 +456,7 @@ async fn what_is_closed_between_two_pages_of_an_export_is_closed_where_it_comes_
     let ids = many(&app, Some(top)).await;
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("archive");
-    killed_between_pages(&app, &archive).await;
+    killed_between_pages(&app, &archive, &[]).await;
     // The page that has the folder says that it is open, and what is under it on later pages is closed by the folder alone.
     app.client.protect_document(DocumentPath { id: top }).await.unwrap();
     done(&app, &["export", archive.to_str().unwrap()]).await;
@@ -481,7 +481,7 @@ async fn what_moves_between_two_pages_of_an_export_comes_once() {
     let ids = many(&app, None).await;
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("archive");
-    killed_between_pages(&app, &archive).await;
+    killed_between_pages(&app, &archive, &[]).await;
     patched(&app, ids[0], json!({"parent_id": ids[2_999]})).await;
     done(&app, &["export", archive.to_str().unwrap()]).await;
     let exported: BTreeSet<i64> =
@@ -490,6 +490,28 @@ async fn what_moves_between_two_pages_of_an_export_comes_once() {
     done(&other, &["import", archive.to_str().unwrap()]).await;
     app.end().await;
     other.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subtree_that_moves_between_two_pages_of_its_export_comes_whole() {
+    let app = idle().await;
+    let mut made = Vec::new();
+    for title in ["Before", "Folder", "After"] {
+        made.push(app.client.create_document(WaitQuery::default(), Json(document(title, ""))).await.unwrap().id);
+    }
+    let [before, top, after] = made[..] else { panic!("{made:?}") };
+    let (ids, under, folder) = (many(&app, Some(top)).await, top.to_string(), tempfile::tempdir().unwrap());
+    // Where the next page began lies behind the subtree now, and then before it.
+    for (name, parent) in [("one", before), ("other", after)] {
+        let archive = folder.path().join(name);
+        killed_between_pages(&app, &archive, &["--under", &under]).await;
+        patched(&app, top, json!({"parent_id": parent})).await;
+        done(&app, &["export", archive.to_str().unwrap(), "--under", &under]).await;
+        let exported: BTreeSet<i64> =
+            rows(&archive, "documents.ndjson").iter().map(|row| row["id"].as_i64().unwrap()).collect();
+        assert_eq!(exported.len(), ids.len() + 1, "moved under {parent}");
+    }
+    app.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

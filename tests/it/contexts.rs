@@ -10,8 +10,8 @@ use svc_client::{
     Code, Json,
     wire::{
         AutoSearch, Bm25Search, ContextChange, ContextConfig, ContextPath, DocumentPath, FulltextSearch, GrantRight,
-        GroupBy, HybridSearch, HybridWeights, NewContext, PageQuery, SearchFilter, SearchMethod, SearchQuery,
-        SearchResponse, VectorSearch,
+        GroupBy, HybridSearch, HybridWeights, IndexChange, IndexPath, NewContext, PageQuery, SearchFilter,
+        SearchMethod, SearchQuery, SearchResponse, VectorSearch,
     },
 };
 
@@ -135,7 +135,11 @@ async fn what_no_search_could_use_is_refused_and_names_the_field() {
         (json!({"name": "x", "config": {"usetype": []}}), "config.usetype"),
         (json!({"name": "x", "config": {"min_similarity": 2}}), "config.min_similarity"),
         (json!({"name": "x", "config": {"rerank_top": 0}}), "config.rerank_top"),
-        (json!({"name": "x", "config": {"weights": {"vector": 1.0}}}), "weights"),
+        (json!({"name": "x", "config": {"weights": {"vector": 1.0}}}), "config.weights"),
+        (
+            json!({"name": "x", "config": {"filter": {"structured_content": {"a": "\0"}}}}),
+            "config.filter.structured_content",
+        ),
         (json!({"name": "x", "config": {"limit": 5}}), "config.limit"),
     ] {
         let (status, answer) = sent(&app, Method::POST, "/search-contexts", &body).await;
@@ -146,6 +150,32 @@ async fn what_no_search_could_use_is_refused_and_names_the_field() {
             assert_eq!((status, answer["field"].as_str()), (422, Some(field)), "{body}: {answer}");
         }
     }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_context_goes_on_to_name_an_index_that_gets_another_name() {
+    let app = TestApp::start().await;
+    let id = app.create("Herons", "The heron stands in the reeds.", None).await.id;
+    let new = json!({"name": "birds", "members": [id]});
+    let index = app.client.create_index(Json(serde_json::from_value(new).unwrap())).await.unwrap();
+    let naming = |index: &str| ContextConfig { index: Some(index.to_owned()), ..ContextConfig::default() };
+    let made = app.client.create_context(context("ponds", naming("birds"))).await.unwrap();
+    let other = app.client.create_context(context("all", naming("default"))).await.unwrap();
+    let rename = async |name: &str| {
+        let change = IndexChange { name: Some(name.to_owned()), ..IndexChange::default() };
+        app.client.update_index(IndexPath { id: index.id }, Json(change)).await
+    };
+    let read = async |id: i64| app.client.read_context(ContextPath { id }).await.unwrap();
+    assert_eq!(rename("waders").await.unwrap().name, "waders");
+    let body = Bm25Search { context: Some("ponds".to_owned()), ..Bm25Search::new("heron") };
+    assert_eq!(ids(&app.client.search_bm25(Json(body)).await.unwrap()), [id]);
+    let renamed = read(made.id).await;
+    assert_eq!((&renamed.config, renamed.updated_at > made.updated_at), (&naming("waders"), true));
+    // A name that is taken or stays changes no context.
+    assert_eq!(rename("default").await.unwrap_err().code, Code::Conflict);
+    rename("waders").await.unwrap();
+    assert_eq!((read(made.id).await, read(other.id).await), (renamed, other));
     app.end().await;
 }
 

@@ -208,6 +208,29 @@ async fn a_client_that_was_sent_an_event_is_shown_what_it_tells_of() {
     assert_eq!(*named.lock().unwrap(), expected.map(|after| after.map(str::to_owned)));
 }
 
+#[tokio::test]
+async fn a_client_whose_change_was_refused_is_shown_what_the_refusal_tells_of() {
+    let named: Arc<Mutex<Vec<Option<String>>>> = Arc::default();
+    let asked = named.clone();
+    let send: Sender = Arc::new(move |request: http::Request<reqwest::Body>| {
+        let after = request.headers().get(AFTER_HEADER).map(|value| value.to_str().unwrap().to_owned());
+        asked.lock().unwrap().push(after);
+        let answer = match request.method() == http::Method::GET {
+            true => http::Response::builder().header(POSITION_HEADER, "0/10"),
+            false => http::Response::builder().status(409),
+        };
+        std::future::ready(answer.body(reqwest::Body::from("{}")).unwrap()).boxed()
+    });
+    let remote = Remote::new("http://service", "", support::http()).sent_by(send);
+    let read = async || remote.call(&<ops::read_caller as Operation>::INFO, Untyped::default()).await.unwrap();
+    read().await;
+    remote.call(&<ops::create_document as Operation>::INFO, Untyped::default()).await.unwrap_err();
+    read().await;
+    read().await;
+    let expected = [None, Some("0/10"), Some(NOW), Some("0/10")];
+    assert_eq!(*named.lock().unwrap(), expected.map(|after| after.map(str::to_owned)));
+}
+
 /// The call of an operation about what there is of its kind.
 fn request(world: &World, row: &OperationInfo, id: i64) -> reqwest::RequestBuilder {
     let request = call(&world.app, TOKEN, row, id, &[]).header(AFTER_HEADER, NOW);

@@ -5,6 +5,7 @@ use crate::{
 };
 use serde_json::json;
 use svc::store::{
+    documents::Waiting,
     reindex,
     scope::Readable,
     search::Eligible,
@@ -295,6 +296,25 @@ async fn a_backlog_that_is_out_of_scope_is_not_read_to_its_end() {
         let after: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
         assert!(after - before < BACKLOG / 2, "{} rows under {under:?}", after - before);
         assert_eq!((unsettled.in_flight, unsettled.failed), (waiting, 0), "under {under:?}");
+    }
+    // Vectors of another model beside which somebody searches, of documents that all readers of everything may read and nobody else.
+    sqlx::query(
+        "INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+         SELECT id, 'gone@1', '[1]'::halfvec, 1 FROM documents WHERE parent_id = $1 AND usetype = 'raw' ORDER BY id LIMIT $2",
+    )
+    .bind(folder)
+    .bind(BACKLOG * 3 / 5)
+    .execute(&mut *tx)
+    .await
+    .unwrap();
+    sqlx::raw_sql("ANALYZE document_vectors").execute(&mut *tx).await.unwrap();
+    for (scope, of_another) in [(&everything, 10_000), (&open, 0)] {
+        let before: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
+        let none = Some(Waiting { are_open: false, are_titled: false, are_building: false });
+        let unsettled = svc::store::documents::unsettled(&mut tx, scope, None, Some("here@1"), none).await.unwrap();
+        let after: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.unwrap();
+        assert!(after - before < BACKLOG / 2, "{} rows beside another model", after - before);
+        assert_eq!(unsettled.other_model, of_another);
     }
     tx.rollback().await.unwrap();
     app.end().await;

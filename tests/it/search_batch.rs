@@ -143,15 +143,17 @@ async fn a_search_of_templates_by_a_method_takes_its_context() {
 #[tokio::test]
 async fn a_search_of_templates_refuses_what_its_method_does_not_know() {
     let app = TestApp::start().await;
-    for (body, field) in [
-        (json!({"query": "heron", "min_similarity": 0.1}), "min_similarity"),
-        (json!({"query": "heron", "method": "bm25", "min_similarity": 0.1}), "min_similarity"),
-        (json!({"query": "heron", "method": "vector", "weights": {}}), "weights"),
-        (json!({"query": "heron", "method": "fulltext", "index": "default"}), "index"),
+    for (body, field, known_by) in [
+        (json!({"query": "heron", "min_similarity": 0.1}), "min_similarity", "vector"),
+        (json!({"query": "heron", "method": "bm25", "min_similarity": 0.1}), "min_similarity", "vector"),
+        (json!({"query": "heron", "method": "vector", "weights": {}}), "weights", "hybrid"),
+        (json!({"query": "heron", "method": "fulltext", "index": "default"}), "index", "bm25 or maxsim or hybrid"),
+        (json!({"query": "heron", "method": "maxsim", "expand": true}), "expand", "bm25 or hybrid"),
     ] {
         let search: TemplateSearch = serde_json::from_value(body.clone()).unwrap();
         let refused = app.client.search_templates(Json(search)).await.unwrap_err();
         assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!(field)), "{body}");
+        assert!(refused.detail.ends_with(&format!("the method {known_by}")), "{refused}");
     }
     for body in [
         json!({"query": "heron", "method": "vector", "min_similarity": 0.1}),

@@ -2,12 +2,13 @@
 use crate::support::{TestApp, Wish, s3::BYTES_IN_DATABASE, workbook_of_sheets};
 use futures_util::future::join_all;
 use sqlx::PgPool;
+use std::io::Read;
 use svc::{
     blobs::BlobError,
     spool::{SpoolCache, SpoolError},
     store,
 };
-use svc_client::wire::Settled;
+use svc_client::wire::{DocumentPath, Settled};
 use svc_ids::DocumentId;
 
 /// A workbook whose shared strings are large enough to be read once and stored.
@@ -30,15 +31,6 @@ async fn lose_bytes(pool: &PgPool, id: i64) {
         .unwrap();
 }
 
-/// Puts a large object back, so that the deletion of its document finds it.
-async fn put_back(pool: &PgPool, id: i64) {
-    sqlx::query("SELECT lo_create(lob) FROM document_blobs WHERE document_id = $1")
-        .bind(id)
-        .execute(pool)
-        .await
-        .unwrap();
-}
-
 #[tokio::test]
 async fn the_tasks_of_an_upload_read_what_came_in_and_parse_shared_strings_once() {
     let mut app = idle(&[BYTES_IN_DATABASE]).await;
@@ -55,7 +47,7 @@ async fn the_tasks_of_an_upload_read_what_came_in_and_parse_shared_strings_once(
     contents.dedup();
     assert_eq!((nodes.iter().filter(|node| node.usetype == "sheet").count(), contents.len()), (8, 3), "{contents:?}");
     assert!(contents.iter().all(|text| text.contains("Place") && text.contains("Bird")), "{contents:?}");
-    put_back(&app.pool, id).await;
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
     app.end().await;
 }
 
@@ -76,7 +68,24 @@ async fn callers_that_come_at_once_wait_for_one_copy_and_later_ones_need_none() 
     let mut read = Vec::new();
     std::io::copy(&mut again.open().unwrap(), &mut read).unwrap();
     assert!(read == bytes);
-    put_back(&app.pool, id).await;
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_whose_bytes_are_lost_is_deleted_and_uploaded_again_as_its_error_advises() {
+    let app = idle(&[BYTES_IN_DATABASE, ("SVC_SPOOL_MAX_BYTES", "0")]).await;
+    let lost = app.upload_bytes("notes.txt", "what was stored").await.unwrap().document_id;
+    lose_bytes(&app.pool, lost).await;
+    app.client.delete_document(DocumentPath { id: lost }).await.unwrap();
+    let id = app.upload_bytes("notes.txt", "what was stored").await.unwrap().document_id;
+    assert_ne!(id, lost);
+    let blob =
+        store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), DocumentId(id)).await.unwrap().unwrap();
+    let mut read = String::new();
+    let stored = app.service.spool.open(&app.pool, &blob).await.unwrap();
+    stored.open().unwrap().read_to_string(&mut read).unwrap();
+    assert_eq!(read, "what was stored");
     app.end().await;
 }
 

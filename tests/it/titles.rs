@@ -12,9 +12,9 @@ use svc::settings::model_settings;
 use svc_client::{
     Client, Code, FileUpload, Json, OptionalJson, Remote,
     wire::{
-        ArchivePart, ArchiveQuery, Bm25Search, DocumentPath, DocumentResponse, EmbedOptions, GrantRight,
-        ImportedArchive, IndexChange, IndexPath, IndexState, NewDocument, PageQuery, SnippetOf, TaskPath, TaskTypePath,
-        UploadQuery, WaitQuery,
+        ArchivePart, ArchiveQuery, Bm25Search, DocumentPath, DocumentResponse, EmbedOptions, Facet, FacetBy,
+        GrantRight, ImportedArchive, IndexChange, IndexPath, IndexState, NewDocument, PageQuery, SnippetOf, SortBy,
+        TaskPath, TaskTypePath, TotalIs, UploadQuery, WaitQuery,
     },
 };
 use svc_models::Engine;
@@ -363,6 +363,15 @@ async fn an_index_whose_titles_count_otherwise_finds_what_it_found_until_it_is_b
     let building = default().await;
     assert_eq!((building.title_weight, building.state), (3, IndexState::Building));
     assert_eq!(found(&app.client, "lighthouses").await, all);
+    let counted = async |query: &str| {
+        let facets = Some(vec![Facet::by(FacetBy::Usetype)]);
+        let search = Bm25Search { facets, sort: Some(SortBy::Title), ..Bm25Search::new(query) };
+        let found = app.client.search_bm25(Json(search)).await.unwrap();
+        [found.total_is, found.facets.unwrap().counted_is, found.sorted.unwrap().count_is]
+    };
+    for query in ["lighthouses", "unwritten"] {
+        assert_eq!(counted(query).await, [TotalIs::AtLeast; 3], "the index may lack some that match");
+    }
     held.rollback().await.unwrap();
     let built = until("the index to be built", async || {
         let index = default().await;
@@ -371,6 +380,9 @@ async fn an_index_whose_titles_count_otherwise_finds_what_it_found_until_it_is_b
     .await;
     assert_eq!(built.title_weight, 3);
     assert_eq!(found(&app.client, "lighthouses").await, all);
+    for query in ["lighthouses", "unwritten"] {
+        assert_eq!(counted(query).await, [TotalIs::Exact; 3]);
+    }
     let counted = "SELECT max(tf) FROM search_index_entries e JOIN search_term_stats s ON s.index_id = e.index_id
                      CROSS JOIN LATERAL unnest(e.terms, e.tfs) AS t(term_id, tf)
                     WHERE e.index_id = $1 AND s.term = 'lighthous' AND s.term_id = t.term_id";

@@ -81,7 +81,7 @@ impl ContextConfig {
 
     fn check(&self) -> Result<(), Failure> {
         if let Some(weights) = &self.weights {
-            weights.check()?;
+            weights.check().map_err(|failure| failure.within("config"))?;
         }
         search::USETYPES.check("config.usetype", &self.usetype)?;
         self.filter.as_ref().map_or(Ok(()), |filter| filter.check("config.filter"))?;

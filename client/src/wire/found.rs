@@ -185,6 +185,6 @@ pub struct ScopeState {
     /// 10,000 of all are looked at, so where there are more the number may be too low.
     pub failed: i64,
     /// Documents that no search by meaning finds, because their vectors are of another model than the one that answers; counted up to 10,000. Other
-    /// searches find them, and say 0.
+    /// searches find them, and say 0. Of the vectors of other models 10,000 are looked at, so where there are more the number may be too low.
     pub other_model: i64,
 }

@@ -369,16 +369,19 @@ fn check_known(
     method: Option<SearchMethod>,
     [has_min_similarity, has_weights, has_fusion, has_index, has_expand]: [bool; 5],
 ) -> Result<(), Failure> {
-    use SearchMethod::{Bm25, Fulltext, Hybrid, Vector};
-    for (field, is_given, is_known) in [
-        ("min_similarity", has_min_similarity, method == Some(Vector)),
-        ("weights", has_weights, matches!(method, None | Some(Hybrid))),
-        ("fusion", has_fusion, matches!(method, None | Some(Hybrid))),
-        ("index", has_index, !matches!(method, Some(Vector | Fulltext))),
-        ("expand", has_expand, matches!(method, None | Some(Bm25 | Hybrid))),
-    ] {
-        if is_given && !is_known {
-            return Err(Failure::field(field, "is not for this method"));
+    use SearchMethod::{Bm25, Hybrid, Maxsim, Vector};
+    // Each with the methods that know it, and whether it goes without a method.
+    let fields: [(&str, bool, &[SearchMethod], bool); 5] = [
+        ("min_similarity", has_min_similarity, &[Vector], false),
+        ("weights", has_weights, &[Hybrid], true),
+        ("fusion", has_fusion, &[Hybrid], true),
+        ("index", has_index, &[Bm25, Maxsim, Hybrid], true),
+        ("expand", has_expand, &[Bm25, Hybrid], true),
+    ];
+    for (field, is_given, known_by, is_free) in fields {
+        if is_given && !method.map_or(is_free, |method| known_by.contains(&method)) {
+            let names: Vec<&str> = known_by.iter().map(|method| method.as_str()).collect();
+            return Err(Failure::field(field, format!("is for a search that names the method {}", names.join(" or "))));
         }
     }
     Ok(())

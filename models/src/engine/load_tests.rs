@@ -92,6 +92,25 @@ fn a_model_that_cannot_be_used_is_refused_by_name() {
 }
 
 #[test]
+fn prompts_that_make_other_vectors_or_none_are_refused_by_name() {
+    let folder = sample_folder();
+    let loaded = |document: &str, include_prompt: bool| {
+        let prompts = serde_json::json!({"prompts": {"query": "", "document": document}});
+        std::fs::write(folder.path().join(PROMPTS), prompts.to_string()).unwrap();
+        std::fs::create_dir_all(folder.path().join("1_Pooling")).unwrap();
+        let pooling = serde_json::json!({"pooling_mode_mean_tokens": true, "include_prompt": include_prompt});
+        std::fs::write(folder.path().join("1_Pooling/config.json"), pooling.to_string()).unwrap();
+        Engine::load(&settings(&folder)).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let room = "cat ".repeat(sample::POSITIONS - 3);
+    assert_eq!((loaded(&room, true), loaded("", false)), (Ok(()), Ok(())));
+    let error = loaded(&format!("{room}cat "), true).unwrap_err();
+    assert!(error.contains(PROMPTS) && error.contains("leaves no room: it has 700 tokens"), "{error}");
+    let error = loaded("cat ", false).unwrap_err();
+    assert!(error.contains("1_Pooling") && error.contains("pooling without the prompt"), "{error}");
+}
+
+#[test]
 fn the_longest_text_of_the_folder_bounds_both_windows() {
     let folder = sample_folder();
     let path = folder.path().join("sentence_bert_config.json");

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::cli::{CliError, output::one_line};
 use oxttl::{TurtleParser, turtle::ReaderTurtleParser};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 use std::{
     fs::{self, File},
@@ -249,6 +249,42 @@ fn documents(folder: &Path, counts: &mut Counts) -> Result<Sorted, CliError> {
     Ok(ids)
 }
 
+/// The ids of the documents of a file, in order; or that of a document of which its lines do not agree.
+pub fn disagreement(path: &Path) -> Result<Result<Sorted, i64>, CliError> {
+    #[derive(Deserialize)]
+    struct Named {
+        id: i64,
+        parent: Option<i64>,
+        guard: Option<i64>,
+        #[serde(default)]
+        private: bool,
+    }
+    let at_fault = |error| faulty(path, None, &unsorted(error));
+    let mut lines = Lines::open(path)?;
+    let (mut ids, mut private, mut above, mut guards) =
+        (Sorting::new(), Sorting::new(), Sorting::new(), Sorting::new());
+    while let Some((number, line)) = lines.next()? {
+        let named: Named = read(path, number, &line)?;
+        let line = number as u64;
+        ids.add(named.id, line).map_err(at_fault)?;
+        for (sorting, id) in
+            [(&mut private, named.private.then_some(named.id)), (&mut above, named.parent), (&mut guards, named.guard)]
+        {
+            id.map_or(Ok(()), |id| sorting.add(id, line)).map_err(at_fault)?;
+        }
+    }
+    let ids = ids.sorted().map_err(at_fault)?;
+    let private = private.sorted().map_err(at_fault)?;
+    let twice = ids.repeated().map_err(at_fault)?;
+    let gone = above.sorted().and_then(|above| above.missing(&ids)).map_err(at_fault)?;
+    let closed = guards.sorted().and_then(|guards| guards.missing(&private)).map_err(at_fault)?;
+    match twice.or(gone).or(closed) {
+        Some((id, _)) => Ok(Err(id)),
+        // Each row of the other files looks for its documents there.
+        None => ids.merged().map(Ok).map_err(at_fault),
+    }
+}
+
 /// Reads the rows of a file, one a line.
 fn each<T: DeserializeOwned>(path: &Path, mut row: impl FnMut(&T) -> Result<(), String>) -> Result<(), CliError> {
     let mut lines = Lines::open(path)?;
@@ -291,6 +327,19 @@ impl<'a> Lines<'a> {
             Some(_) => Err(faulty(self.path, Some(self.number), "is cut off: it has no end")),
         }
     }
+}
+
+/// Refuses a row that no import would read.
+pub fn fits(path: &Path, line: &[u8]) -> Result<(), CliError> {
+    if line.len() as u64 <= LINE_BYTES {
+        return Ok(());
+    }
+    let begin = one_line(&String::from_utf8_lossy(&line[..100]), 100);
+    let reason = format!(
+        "would have a line of more than {} MiB, which no import takes: change or delete what begins with {begin}, and run the same command again",
+        LINE_BYTES >> 20
+    );
+    Err(faulty(path, None, &reason))
 }
 
 /// Names a file, and a line of it.

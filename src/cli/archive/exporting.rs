@@ -1,10 +1,13 @@
 //! `svc export`: writes an archive, and goes on where it was stopped, also by a kill.
+#[cfg(test)]
+mod tests;
+
 use super::{
     BLOBS, CONTEXTS, Counts, DOCUMENTS, FACTS, FILES, FORMAT, GRANTS, INDEXES, LINKS, Listed, MANIFEST, Manifest,
     PREDICATES, TOKENS, at, blob,
-    checking::{Lines, faulty, read, unsorted},
+    checking::{disagreement, faulty, fits, unsorted},
     hash, put,
-    sorted::{Sorted, Sorting},
+    sorted::Sorted,
 };
 use crate::{
     cli::{
@@ -12,7 +15,7 @@ use crate::{
         bytes::download,
         destination::Named,
         output::{Output, count, say},
-        patience::patient,
+        patience::{patient, unless_silent},
     },
     disk,
     usetype::Usetype,
@@ -332,8 +335,10 @@ impl Export {
         let path = self.part.join(self.progress.stage.file());
         let mut text = Vec::new();
         for row in rows {
+            let begin = text.len();
             serde_json::to_writer(&mut text, row).map_err(|error| CliError::Other(error.to_string()))?;
             text.push(b'\n');
+            fits(&path, &text[begin..])?;
         }
         self.out.write_all(&text).and_then(|()| self.out.sync_all()).map_err(at(&path))?;
         self.progress.length += text.len() as u64;
@@ -357,7 +362,15 @@ impl Export {
     async fn documents(&mut self, client: &Client<Remote>, bar: &ProgressBar) -> Result<(), CliError> {
         loop {
             let query = self.query();
-            let mut page = patient(async || client.export_documents(query.clone()).await).await?;
+            let page = patient(async || client.export_documents(query.clone()).await).await;
+            if let (Err(failure), Some(root)) = (&page, self.progress.root)
+                && failure.members.get("field").is_some_and(|field| field == "cursor")
+            {
+                // The document that the archive is of moved, and with it the place where the next page begins.
+                self.moved.push(root);
+                return self.read_again();
+            }
+            let mut page = page?;
             for document in &mut page.documents {
                 // An import refuses the whole archive for it, and by then the store may be gone.
                 document.check().map_err(|(field, reason)| {
@@ -493,7 +506,7 @@ impl Export {
         let path = self.part.join(FACTS);
         let query = TurtleQuery { parent_id: self.progress.root, history: true, ..TurtleQuery::default() };
         let mut pieces = patient(async || client.export_turtle(query.clone()).await).await?;
-        while let Some(piece) = pieces.try_next().await? {
+        while let Some(piece) = unless_silent(pieces.try_next()).await? {
             self.out.write_all(&piece).map_err(at(&path))?;
         }
         self.out.sync_all().map_err(at(&path))
@@ -536,38 +549,6 @@ impl Export {
         }
         Ok(manifest)
     }
-}
-
-/// The ids of the documents of a file, in order; or that of a document of which its lines do not agree.
-fn disagreement(path: &Path) -> Result<Result<Sorted, i64>, CliError> {
-    #[derive(Deserialize)]
-    struct Named {
-        id: i64,
-        parent: Option<i64>,
-        guard: Option<i64>,
-        #[serde(default)]
-        private: bool,
-    }
-    let at_fault = |error| faulty(path, None, &unsorted(error));
-    let mut lines = Lines::open(path)?;
-    let (mut ids, mut private, mut above, mut guards) =
-        (Sorting::new(), Sorting::new(), Sorting::new(), Sorting::new());
-    while let Some((number, line)) = lines.next()? {
-        let named: Named = read(path, number, &line)?;
-        let line = number as u64;
-        ids.add(named.id, line).map_err(at_fault)?;
-        for (sorting, id) in
-            [(&mut private, named.private.then_some(named.id)), (&mut above, named.parent), (&mut guards, named.guard)]
-        {
-            id.map_or(Ok(()), |id| sorting.add(id, line)).map_err(at_fault)?;
-        }
-    }
-    let ids = ids.sorted().map_err(at_fault)?;
-    let private = private.sorted().map_err(at_fault)?;
-    let twice = ids.repeated().map_err(at_fault)?;
-    let gone = above.sorted().and_then(|above| above.missing(&ids)).map_err(at_fault)?;
-    let closed = guards.sorted().and_then(|guards| guards.missing(&private)).map_err(at_fault)?;
-    Ok(twice.or(gone).or(closed).map_or(Ok(ids), |(id, _)| Err(id)))
 }
 
 fn broken(part: &Path, reason: impl std::fmt::Display) -> CliError {

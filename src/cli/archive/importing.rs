@@ -1,4 +1,7 @@
 //! `svc import` of an archive: checks it whole, then sends it. Running it again sends what is missing.
+#[cfg(test)]
+mod tests;
+
 use super::{
     Counts, DOCUMENTS, FACTS, GRANTS, LINKS, PREDICATES, TOKENS, blob,
     checking::{Checked, LINE_BYTES, Lines, check, faulty, no_turtle, parser, read, unsorted},
@@ -6,7 +9,7 @@ use super::{
 use crate::cli::{
     CliError, INTERRUPTED, VALUES,
     output::{Output, say},
-    patience::patient,
+    patience::Presence,
     values,
 };
 use indicatif::ProgressBar;
@@ -82,8 +85,8 @@ pub async fn import(
     let checked = checked.await.map_err(|error| CliError::Other(error.to_string()))??;
     let of = ImportedArchive { archive: checked.archive.clone(), parent_id: parent };
     let bar = ProgressBar::new(checked.counts.documents);
-    let mut importing =
-        Importing { client, folder: folder.to_path_buf(), of, checked, summary: Summary::default(), bar };
+    let (folder, summary, presence) = (folder.to_path_buf(), Summary::default(), Presence::default());
+    let mut importing = Importing { client, folder, of, checked, summary, bar, presence };
     let done = tokio::select! {
         done = importing.run() => Some(done),
         _ = tokio::signal::ctrl_c() => None,
@@ -188,6 +191,8 @@ pub(super) struct Importing<'a> {
     checked: Checked,
     pub(super) summary: Summary,
     bar: ProgressBar,
+    /// The service may be gone for a moment, and the archive is not checked once more for that.
+    pub(super) presence: Presence,
 }
 
 impl Importing<'_> {
@@ -250,7 +255,7 @@ impl Importing<'_> {
                 let part = ArchivePart { documents: documents.clone() };
                 client.import_documents(self.of.clone(), Json(part)).await
             };
-            let done = patient(call).await;
+            let done = self.presence.patient_again(call).await;
             let failure = match done {
                 Ok(done) => {
                     self.summary.vectors += u64::from(done.vectors);
@@ -297,14 +302,15 @@ impl Importing<'_> {
     /// The documents of these ids that are stored.
     pub(super) async fn found(&self, ids: &[i64]) -> Result<HashMap<i64, i64>, CliError> {
         let call = async || self.client.find_imported(self.of.clone(), Json(ArchiveIds { ids: ids.to_vec() })).await;
-        let found = patient(call).await?.documents;
+        let found = self.presence.patient_again(call).await?.documents;
         Ok(found.into_iter().map(|ImportedDocument { id, document_id, .. }| (id, document_id)).collect())
     }
 
     async fn has_bytes(&self, id: i64) -> Result<bool, CliError> {
         // The answer to a caller that knows every version has no body, so the service reads none of the bytes.
         let known = Meta { if_none_match: Some("*".to_owned()), ..Meta::default() };
-        match patient(async || self.client.given(known.clone()).read_bytes(DocumentPath { id }).await).await {
+        let call = async || self.client.given(known.clone()).read_bytes(DocumentPath { id }).await;
+        match self.presence.patient_again(call).await {
             Ok(_) => Ok(true),
             Err(failure) if failure.code == Code::NotFound => Ok(false),
             Err(failure) => Err(failure.into()),
@@ -324,7 +330,7 @@ impl Importing<'_> {
             let upload = FileUpload { declared_mime: file.declared_mime.clone(), ..upload };
             self.client.import_bytes(DocumentPath { id }, query.clone(), upload).await
         };
-        match patient(call).await?.same_as {
+        match self.presence.patient_again(call).await?.same_as {
             Some(_) => self.summary.same_bytes += 1,
             None => self.summary.files += 1,
         }
@@ -352,7 +358,7 @@ impl Importing<'_> {
     async fn send_tokens(&mut self, path: &Path, first: usize, tokens: Vec<ArchivedTokens>) -> Result<(), CliError> {
         let part = ArchiveTokens { tokens };
         let call = async || self.client.import_tokens(self.of.clone(), Json(part.clone())).await;
-        let done = patient(call).await.map_err(|failure| {
+        let done = self.presence.patient_again(call).await.map_err(|failure| {
             let index = failure.members.get("index").and_then(|index| usize::try_from(index.as_u64()?).ok());
             refused(path, Some(first + index.unwrap_or_default()), failure)
         })?;
@@ -381,7 +387,8 @@ impl Importing<'_> {
             }
             let call =
                 async || self.client.import_links(self.of.clone(), Json(ArchiveLinks { links: links.clone() })).await;
-            let done = patient(call).await.map_err(|failure| refused(&path, Some(first), failure))?;
+            let done =
+                self.presence.patient_again(call).await.map_err(|failure| refused(&path, Some(first), failure))?;
             add(&mut self.summary.links, done);
         }
     }
@@ -397,7 +404,7 @@ impl Importing<'_> {
             let call = async || {
                 self.client.import_grants(self.of.clone(), Json(ArchiveGrants { grants: grants.clone() })).await
             };
-            match patient(call).await {
+            match self.presence.patient_again(call).await {
                 Ok(done) => add(&mut self.summary.grants, done),
                 Err(failure) if failure.code == Code::Forbidden => {
                     self.summary.grants_left_out = true;
@@ -455,7 +462,7 @@ impl Importing<'_> {
     }
 
     async fn create(&self, new: &NewPredicate) -> Result<(), Failure> {
-        patient(async || self.client.create_predicate(Json(new.clone())).await.map(|_| ())).await
+        self.presence.patient_again(async || self.client.create_predicate(Json(new.clone())).await.map(|_| ())).await
     }
 
     /// Sends what describes the facts. A fact may stand there as a triple too, which says less.
@@ -511,7 +518,7 @@ impl Importing<'_> {
                 let text = RdfText { syntax: RdfSyntax::NTriples, text: text.clone() };
                 self.client.import_facts(query.clone(), text).await
             };
-            match patient(call).await {
+            match self.presence.patient_again(call).await {
                 Ok(done) => self.add_facts(done),
                 Err(failure) if failure.code == Code::TooLarge && part.len() > 1 => {
                     let second = part.split_off(part.len() / 2);
@@ -566,26 +573,5 @@ pub(super) fn refused(path: &Path, line: Option<usize>, failure: Failure) -> Cli
         | Code::StorageFull
         | Code::Internal => failure.into(),
         _ => faulty(path, line, &failure.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_the_archive_holds_is_said_to_be_at_its_place() {
-        for (code, is_of_the_archive) in [
-            (Code::StorageFull, false),
-            (Code::TimedOut, false),
-            (Code::Internal, false),
-            (Code::Unavailable, false),
-            (Code::InvalidField, true),
-            (Code::TooLarge, true),
-        ] {
-            let said = refused(Path::new("documents.ndjson"), Some(3), Failure::new(code, "so it is")).to_string();
-            assert!(said.contains("so it is"), "{said}");
-            assert_eq!(said.contains("documents.ndjson, line 3"), is_of_the_archive, "{said}");
-        }
     }
 }

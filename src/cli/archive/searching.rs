@@ -190,7 +190,7 @@ impl Importing<'_> {
                 capabilities: Some(index.capabilities),
                 members: parts.next().map(<[i64]>::to_vec),
             };
-            let id = match patient(async || client.create_index(Json(new.clone())).await).await {
+            let id = match self.presence.patient_again(async || client.create_index(Json(new.clone())).await).await {
                 Ok(made) => {
                     self.summary.indexes.created += 1;
                     made.id
@@ -211,7 +211,7 @@ impl Importing<'_> {
             for part in parts {
                 let members = NewMembers { members: part.to_vec() };
                 let call = async || client.add_index_members(IndexPath { id }, Json(members.clone())).await;
-                patient(call).await.map_err(|failure| refused(&path, Some(number), failure))?;
+                self.presence.patient_again(call).await.map_err(|failure| refused(&path, Some(number), failure))?;
             }
         }
         Ok(())
@@ -225,7 +225,7 @@ impl Importing<'_> {
         }
         let mut query = PageQuery { limit: Some(ROWS), ..PageQuery::default() };
         let found = loop {
-            let page = patient(async || client.list_indexes(query.clone()).await).await?;
+            let page = self.presence.patient_again(async || client.list_indexes(query.clone()).await).await?;
             let found = page.indexes.into_iter().find(|index| index.name == name);
             query.cursor = page.next_cursor;
             if found.is_some() || query.cursor.is_none() {
@@ -236,7 +236,8 @@ impl Importing<'_> {
         let (ours, path): (HashSet<i64>, IndexPath) = (members.iter().copied().collect(), IndexPath { id: index.id });
         let mut query = PageQuery { limit: Some(ROWS), ..PageQuery::default() };
         loop {
-            let page = patient(async || client.list_index_members(path, query.clone()).await).await?;
+            let page =
+                self.presence.patient_again(async || client.list_index_members(path, query.clone()).await).await?;
             if page.members.iter().any(|member| !ours.contains(member)) {
                 return Ok(None);
             }
@@ -277,7 +278,7 @@ impl Importing<'_> {
             }
             named(&mut context.config, &mut |id| *id = found.get(&*id).copied().unwrap_or(*id));
             let new = NewContext { name: context.name, config: context.config };
-            match patient(async || client.create_context(Json(new.clone())).await).await {
+            match self.presence.patient_again(async || client.create_context(Json(new.clone())).await).await {
                 Ok(_) => self.summary.contexts.created += 1,
                 Err(failure) if failure.code == Code::Conflict => self.summary.contexts.existing += 1,
                 Err(failure) if failure.code == Code::Forbidden => {

@@ -4,6 +4,7 @@ use std::{
     collections::BinaryHeap,
     fs::File,
     io::{self, BufWriter, Write},
+    iter,
     ops::Range,
     os::unix::fs::FileExt,
 };
@@ -93,6 +94,22 @@ impl Sorted {
             rows.take_from(at)?;
         }
         Ok(rows)
+    }
+
+    /// The same rows in one run, in which few reads find a number.
+    pub fn merged(self) -> io::Result<Sorted> {
+        if self.runs.len() < 2 {
+            return Ok(self);
+        }
+        let mut out = BufWriter::new(tempfile::tempfile()?);
+        let (mut rows, mut count) = (self.rows()?, 0);
+        while let Some((number, line)) = rows.next()? {
+            out.write_all(&number.to_be_bytes())?;
+            out.write_all(&line.to_be_bytes())?;
+            count += 1;
+        }
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(Sorted { most: self.most, open: Vec::new(), file: Some(file), runs: iter::once(0..count).collect() })
     }
 
     /// Whether a row has this number.
@@ -255,6 +272,12 @@ mod tests {
             assert_eq!(all(&sorted), expected, "{count}");
             for number in -510..520 {
                 assert_eq!(sorted.has(number).unwrap(), numbers.contains(&number), "{number} of {count}");
+            }
+            let merged = sorted.merged().unwrap();
+            assert!(merged.runs.len() <= 1 && merged.open.len() <= 4, "{count}");
+            assert_eq!(all(&merged), expected, "{count}");
+            for number in -510..520 {
+                assert_eq!(merged.has(number).unwrap(), numbers.contains(&number), "{number} of {count}");
             }
         }
     }

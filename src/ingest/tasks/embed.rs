@@ -227,7 +227,7 @@ fn detail(embedded: &Embedded, model: &str, is_told: impl Fn(DocumentId) -> bool
 fn refused(embedded: &Embedded, is_told: impl Fn(DocumentId) -> bool) -> impl Iterator<Item = (&'static str, usize)> {
     let count =
         move |reason: &&str| embedded.refused().filter(|(id, skipped)| is_told(*id) && skipped == reason).count();
-    ["text_too_long", "no_direction", "unknown_tokens"]
+    ["text_too_long", "no_direction", "unknown_tokens", "runner_refuses"]
         .into_iter()
         .map(move |reason| (reason, count(&reason)))
         .filter(|(_, count)| *count > 0)

@@ -268,7 +268,7 @@ impl Classify for EmbedError {
         let message = self.to_string();
         match self {
             EmbedError::Model(error) => error.classify(),
-            EmbedError::TextRefused(_) => TaskFailure::permanent("runner", message),
+            EmbedError::TextRefused { .. } => TaskFailure::permanent("runner", message),
             EmbedError::Broken(_) => TaskFailure::retryable("runner", message),
             EmbedError::Away { retry_after, .. } => {
                 let rest = Some(retry_after.unwrap_or(AWAY_RESTS));
@@ -366,7 +366,8 @@ mod tests {
         assert_eq!(away(io(std::io::ErrorKind::UnexpectedEof)), (true, retryable));
         assert_eq!(away(sqlx::Error::WorkerCrashed.classify()), (true, retryable));
         assert_eq!(away(EmbedError::Broken(String::new()).classify()), (true, retryable));
-        assert_eq!(away(EmbedError::TextRefused(String::new()).classify()), (true, ErrorClass::Permanent));
+        let refused = EmbedError::TextRefused { texts: Vec::new(), reason: String::new() };
+        assert_eq!(away(refused.classify()), (true, ErrorClass::Permanent));
     }
 
     #[test]

@@ -28,6 +28,7 @@ const PARTS: usize = 8;
 const NO_DIRECTION: &str = "the model returned no numbers for this text; embed it with another model; until then only its words are searchable";
 const UNKNOWN: &str =
     "the model knows none of the text's tokens; embed it with another model; until then only its words are searchable";
+const REFUSED: &str = "chunk the document, or raise SVC_MAX_BODY_BYTES of the runner and the bound of a proxy before it, and embed it; until then only its words are searchable";
 const CHUNK: &str = "chunk the document";
 /// A text that every model has a vector of.
 const PROBE: &str = "Water flows down the hill.";
@@ -113,35 +114,41 @@ pub(super) async fn embed_counted(
         }
     };
     let mut notes = Notes::new();
-    let mut window = texts.iter().any(|(_, text)| text.len() > LONG_BYTES).then(|| model.document_window());
-    let mut embedded = Ok(Vec::new());
-    if window.is_none() {
-        embedded = ask(only(&texts)).await;
-        window = exceeded(&embedded);
+    let mut cut_at = usize::MAX;
+    if texts.iter().any(|(_, text)| text.len() > LONG_BYTES) {
+        cut_at = model.document_window();
+        (texts, notes, counts) = cut_long(model, titled.clone(), cut_at).await?;
     }
-    // A runner that was started anew may have a smaller window than it told of before.
-    while let Some(limit) = window {
-        (texts, notes, counts) = cut_long(model, titled.clone(), limit).await?;
-        embedded = ask(only(&texts)).await;
-        window = exceeded(&embedded).filter(|smaller| *smaller < limit);
-    }
-    let exceeding = notes.keys().copied().collect();
-    // A runner only names the texts of one call. Each turn leaves out at least one.
-    while let Err(EmbedError::Model(ModelError::NoDirection { texts: poison })) = &embedded {
-        let poison = poison.clone();
-        let is_poison = |index: usize| poison.contains(&index);
-        let count = (0..texts.len()).filter(|index| is_poison(*index)).count();
-        if count == 0 {
+    let mut embedded = ask(only(&texts)).await;
+    let mut refused = BTreeSet::new();
+    loop {
+        // A runner that was started anew may have a smaller window than it told of before.
+        if let Some(limit) = exceeded(&embedded).filter(|limit| *limit < cut_at) {
+            cut_at = limit;
+            (texts, notes, counts) = cut_long(model, titled.clone(), limit).await?;
+        } else if let Some(poison) = poison(&embedded) {
+            // A runner only names the texts of one call. Each turn leaves out at least one.
+            let is_poison = |index: usize| poison.contains(&index);
+            let count = (0..texts.len()).filter(|index| is_poison(*index)).count();
+            if count == 0 {
+                break;
+            }
+            // Where no text has a vector, the probe tells whether the model is broken; then the texts must be tried again.
+            if count == texts.len() {
+                model.embed_documents(vec![PROBE.to_owned()]).await.classified()?;
+            }
+            if let Err(error @ EmbedError::TextRefused { .. }) = &embedded {
+                tracing::warn!(texts = count, %error, "texts get no vectors");
+                refused.extend(poison.iter().filter_map(|index| texts.get(*index)).map(|(id, _)| *id));
+            }
+            let left = std::mem::take(&mut texts).into_iter().enumerate().filter(|(index, _)| !is_poison(*index));
+            texts = left.map(|(_, text)| text).collect();
+        } else {
             break;
         }
-        // Where no text has a vector, the probe tells whether the model is broken; then the texts must be tried again.
-        if count == texts.len() {
-            model.embed_documents(vec![PROBE.to_owned()]).await.classified()?;
-        }
-        let left = std::mem::take(&mut texts).into_iter().enumerate().filter(|(index, _)| !is_poison(*index));
-        texts = left.map(|(_, text)| text).collect();
         embedded = ask(only(&texts)).await;
     }
+    let exceeding = notes.keys().copied().collect();
     let mut made = texts.into_iter().map(|(id, _)| id).zip(embedded.classified()?).peekable();
     let (mut ids, mut vectors) = (Vec::new(), Vec::new());
     for row in rows {
@@ -157,6 +164,9 @@ pub(super) async fn embed_counted(
             notes.entry(row.id).and_modify(|note| note["windows"] = count.into());
         } else if unknown.contains(&row.id) {
             notes.insert(row.id, json!({"skipped": "unknown_tokens", "remedy": UNKNOWN}));
+        } else if refused.contains(&row.id) {
+            let bytes = row.content.len();
+            notes.insert(row.id, json!({"skipped": "runner_refuses", "bytes": bytes, "remedy": REFUSED}));
         } else if notes.get(&row.id).is_none_or(|note| note.get("skipped").is_none()) {
             notes.insert(row.id, json!({"skipped": "no_direction", "remedy": NO_DIRECTION}));
         }
@@ -168,6 +178,16 @@ pub(super) async fn embed_counted(
 fn exceeded(embedded: &Result<Vec<Embedding>, EmbedError>) -> Option<usize> {
     match embedded {
         Err(EmbedError::Model(ModelError::TextTooLong { limit, .. })) => Some(*limit),
+        _ => None,
+    }
+}
+
+/// The numbers of the texts that get no vector, whatever company they are in.
+fn poison(embedded: &Result<Vec<Embedding>, EmbedError>) -> Option<Vec<usize>> {
+    match embedded {
+        Err(EmbedError::Model(ModelError::NoDirection { texts }) | EmbedError::TextRefused { texts, .. }) => {
+            Some(texts.clone())
+        }
         _ => None,
     }
 }

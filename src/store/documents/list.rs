@@ -178,13 +178,15 @@ pub async fn turns(
     sqlx::query_as_with(query, arguments).persistent(false).fetch_all(conn).await
 }
 
-/// Whether there is anything at all that a search cannot show to anybody. Counting takes a millisecond for planning alone, and mostly there is nothing
-/// to count. The order has the planner take its index: while much is in flight, it would else read the settled documents for the first one that is not.
+/// Whether there is anything at all that a search cannot show to anybody, and whether an index is being built. Counting takes a millisecond for planning
+/// alone, and mostly there is nothing to count. The order has the planner take its index: while much is in flight, it would else read the settled documents
+/// for the first one that is not.
 macro_rules! waiting {
     () => {
         "((SELECT guard FROM documents WHERE settled <> 'settled' AND guard <> -1 ORDER BY settled, guard, path LIMIT 1) IS NOT NULL
              OR EXISTS (SELECT FROM task_queue WHERE task_type = 'embed' AND root_id = scope_document_id AND (NOT final OR error_type IS NOT NULL))) AS are_open,
-          EXISTS (SELECT FROM task_queue WHERE task_type = 'embed:titles' AND (NOT final OR error_type IS NOT NULL)) AS are_titled"
+          EXISTS (SELECT FROM task_queue WHERE task_type = 'embed:titles' AND (NOT final OR error_type IS NOT NULL)) AS are_titled,
+          EXISTS (SELECT FROM search_indexes WHERE built_to IS NOT NULL) AS are_building"
     };
 }
 pub(super) use waiting;
@@ -194,6 +196,8 @@ pub(super) use waiting;
 pub struct Waiting {
     pub are_open: bool,
     pub are_titled: bool,
+    /// Whether some index is being built.
+    pub are_building: bool,
 }
 
 /// Nodes that a search cannot show.
@@ -310,7 +314,7 @@ pub async fn unsettled(
         Some(model) => of_another_model(conn, scope, under, model).await?,
         None => 0,
     };
-    let Waiting { are_open, are_titled } = match waiting {
+    let Waiting { are_open, are_titled, .. } = match waiting {
         Some(waiting) => waiting,
         None => sqlx::query_as(concat!("SELECT ", waiting!())).fetch_one(&mut *conn).await?,
     };
@@ -371,7 +375,8 @@ pub async fn unsettled(
     Ok(Unsettled { in_flight: in_flight.min(10_000), failed: failed.min(10_000), other_model })
 }
 
-/// How many documents of the readable scope have vectors, but none of this model; counted up to 10,000.
+/// How many documents of the readable scope have vectors, but none of this model. No more than 10,000 vectors of other models are looked at, each by
+/// its document, whatever of them is in scope: else each search beside such vectors would read all of them.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 async fn of_another_model(
     conn: &mut PgConnection,
@@ -384,12 +389,15 @@ async fn of_another_model(
     add(&mut arguments, model.to_owned());
     // An index has the vectors of each model together.
     let query = concat!(
-        "SELECT count(*) FROM (
-             SELECT DISTINCT d.id FROM document_vectors v JOIN documents d ON d.id = v.document_id
-              WHERE (v.embed_model < $4 OR v.embed_model > $4) AND d.settled = 'settled'
-                AND NOT EXISTS (SELECT FROM document_vectors n WHERE n.document_id = v.document_id AND n.embed_model = $4) AND ",
-        in_scope!(),
-        " LIMIT 10000) o"
+        "SELECT count(DISTINCT d.id) FROM (
+             SELECT o.document_id FROM (
+                 (SELECT document_id FROM document_vectors WHERE embed_model < $4 ORDER BY embed_model LIMIT 10000)
+                 UNION ALL (SELECT document_id FROM document_vectors WHERE embed_model > $4 ORDER BY embed_model LIMIT 10000)) o
+              LIMIT 10000) v
+          CROSS JOIN LATERAL (SELECT d.id, d.path, d.guard, d.settled FROM documents d WHERE d.id = v.document_id OFFSET 0) d
+          WHERE d.settled = 'settled'
+            AND (SELECT true FROM document_vectors n WHERE n.document_id = v.document_id AND n.embed_model = $4 LIMIT 1) IS NULL AND ",
+        in_scope!()
     );
     sqlx::query_scalar_with(query, arguments).persistent(false).fetch_one(conn).await
 }

@@ -169,11 +169,11 @@ evidence! {
         absent "the node is not a sheet";
     /// Of a text that is longer than the model's window, the number of `windows` whose weighted sum is its vector, its `tokens`, and how many
     /// at its end are `left_out` if it is too long even for that. How many of the `titles` above a chunk it was embedded with. If the node has no
-    /// vector, the reason: `skipped` is `text_too_long`, `no_direction` or `unknown_tokens`, or after a move to another model
+    /// vector, the reason: `skipped` is `text_too_long`, `no_direction`, `unknown_tokens` or `runner_refuses`, or after a move to another model
     /// `nothing_under_it`, with figures and the remedy.
     Embed = "embed", by "`embed`, `embed:titles`, `reembed`, `raptor`, `POST /documents/{id}/embed`",
         absent "the node has its vector, of its text alone and one window";
-    /// How many leaves of the file have no vector, by the reason: `text_too_long`, `no_direction` or `unknown_tokens`.
+    /// How many leaves of the file have no vector, by the reason: `text_too_long`, `no_direction`, `unknown_tokens` or `runner_refuses`.
     WithoutVector = "without_vector", by "`embed`, `embed:titles`",
         absent "every leaf that was embedded has its vector";
     /// The number of `children` of a container with too many of them, and of the `segments` that they were cut into where

@@ -78,6 +78,14 @@ pub async fn has_bm25(conn: &mut PgConnection, name: &str) -> sqlx::Result<bool>
     .await
 }
 
+/// Whether the index of this name is being built, so that it may lack some of what it covers.
+pub async fn is_building(conn: &mut PgConnection, name: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM search_indexes WHERE name = $1 AND built_to IS NOT NULL)")
+        .bind(name)
+        .fetch_one(conn)
+        .await
+}
+
 /// Keeps everybody else from changing or deleting the index until the transaction ends; waits for a compaction and for writers under
 /// way. Returns its configuration.
 pub async fn lock(conn: &mut PgConnection, id: IndexId) -> Result<Config, IndexError> {

@@ -98,7 +98,7 @@ async fn a_predicate_without_a_namespace_is_the_one_of_default_or_the_only_one_o
     ];
     let id = text(&app, TEXT, None).await;
     llm.will([facts(&means.map(|(name, _)| said(json!({"predicate": name}))))]);
-    assert_eq!(extract(&app.client, id, ExtractFactsRequest::default()).await.facts, means.len() as i64);
+    extract(&app.client, id, ExtractFactsRequest::default()).await;
     let mut found: Vec<String> = believed(&app.client).await.into_iter().map(|fact| fact.predicate).collect();
     let mut expected = means.map(|(_, predicate)| predicate);
     found.sort_unstable();
