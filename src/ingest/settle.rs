@@ -59,10 +59,18 @@ async fn settle_together(core: &Core, mut roots: Vec<RootId>, mut postings: AsRe
             tx.rollback().await?;
             return Ok(queued);
         }
-        let touched = store::ingest_nodes::apply_events(&mut tx, &roots).await?;
-        match apply(core, &mut tx, touched, std::mem::take(&mut postings)).await? {
-            Ok(more) => queued |= more,
-            Err(unread) => {
+        let applied = match store::ingest_nodes::apply_events(&mut tx, &roots).await {
+            Ok(touched) => apply(core, &mut tx, touched, std::mem::take(&mut postings)).await,
+            Err(error) => Err(error.into()),
+        };
+        match applied {
+            Ok(Ok(more)) => queued |= more,
+            Err(error) => {
+                // Whoever recounts the root must find its lock free. The error itself says more than that of a rollback.
+                let _ = tx.rollback().await;
+                return Err(error);
+            }
+            Ok(Err(unread)) => {
                 tx.rollback().await?;
                 postings = AsRead::prepare(core, &unread).await?;
                 continue;

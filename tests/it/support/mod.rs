@@ -197,7 +197,7 @@ impl TestApp {
         extra.extend(outside.iter().map(|(name, value)| (*name, value.as_str())));
         extra.extend(wish.settings);
         let settings = Arc::new(settings(&extra));
-        let pool = svc::store::database::pool(options.clone(), 12, HELD);
+        let pool = svc::store::database::pool(options.clone(), 8, HELD);
         let embedder = match settings.runner_url.is_empty() {
             true => wish.engine.unwrap_or_else(engine).into(),
             false => svc::app::load_embedder(&settings).await.unwrap(),
