@@ -83,7 +83,8 @@ impl Engine {
         for (of, prefix) in [("query", &folder.query_prefix), ("document", &folder.document_prefix)] {
             let tokens = tokenizer.count(prefix, "")?;
             if tokens >= longest {
-                let problem = format!("its prompt {of:?} leaves no room: it has {tokens} tokens, and a text {longest}");
+                let problem =
+                    format!("its prompt {of:?} leaves no room: it has {tokens} tokens, and a text may have {longest}");
                 return Err(ModelError::Corrupt { path: folder.path.join(PROMPTS), problem });
             }
         }

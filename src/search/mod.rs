@@ -321,8 +321,7 @@ fn near_enough(Leg { mut ranked, total, ran }: Leg, are_compared: bool, least: O
     // If one of these is too far away, so is everything after it, unless an index gave them: it may have left out some that are nearer.
     let is_cut = ranked.len() < found;
     let is_whole = is_cut || total.exact && found as u64 == total.count;
-    let exact = if is_cut { are_compared } else { is_whole };
-    let total = Total { count: ranked.len() as u64, exact };
+    let total = Total { count: ranked.len() as u64, exact: if is_cut { are_compared } else { is_whole } };
     Found { is_whole, ..found_alone(ranked, total) }
 }
 
