@@ -136,10 +136,6 @@ async fn what_no_search_could_use_is_refused_and_names_the_field() {
         (json!({"name": "x", "config": {"min_similarity": 2}}), "config.min_similarity"),
         (json!({"name": "x", "config": {"rerank_top": 0}}), "config.rerank_top"),
         (json!({"name": "x", "config": {"weights": {"vector": 1.0}}}), "config.weights"),
-        (
-            json!({"name": "x", "config": {"filter": {"structured_content": {"a": "\0"}}}}),
-            "config.filter.structured_content",
-        ),
         (json!({"name": "x", "config": {"limit": 5}}), "config.limit"),
     ] {
         let (status, answer) = sent(&app, Method::POST, "/search-contexts", &body).await;

@@ -257,7 +257,6 @@ async fn a_facet_that_means_nothing_is_refused_by_its_name() {
         (json!([]), "facets"),
         (json!([{"by": "usetype"}, {"by": "structured_content"}]), "facets[1].key"),
         (json!([{"by": "usetype", "key": "colour"}]), "facets[0].key"),
-        (json!([{"by": "structured_content", "key": "a\0"}]), "facets[0].key"),
         (json!([{"by": "usetype", "bucket": "day"}]), "facets[0].bucket"),
         (json!([{"by": "created_at", "limit": 101}]), "facets[0].limit"),
         (json!(vec![json!({"by": "usetype"}); 11]), "facets"),

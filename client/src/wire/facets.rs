@@ -58,9 +58,6 @@ impl Facet {
         let name = |member: &str| format!("{field}.{member}");
         VALUES.check(&name("limit"), &self.limit)?;
         KEY.check(&name("key"), &self.key)?;
-        if self.key.as_deref().is_some_and(|key| key.contains('\0')) {
-            return Err(Failure::field(&name("key"), "must not contain the character U+0000 (NUL)"));
-        }
         let is_time = matches!(self.by, FacetBy::EventTime | FacetBy::CreatedAt);
         match (self.by, &self.key) {
             (FacetBy::StructuredContent, None) => {

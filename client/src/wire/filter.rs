@@ -100,16 +100,6 @@ struct Size {
     named: usize,
 }
 
-/// Whether a key or a text in a value has the character U+0000, which no document holds.
-fn has_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(values) => values.iter().any(has_nul),
-        Value::Object(members) => members.iter().any(|(key, value)| key.contains('\0') || has_nul(value)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
 /// Only lists of filters have a constraint.
 impl Constrained for SearchFilter {
     fn meets(&self, _: &Constraint) -> Result<(), String> {
@@ -137,10 +127,6 @@ impl SearchFilter {
         for (place, key) in self.keys.iter().flatten().enumerate() {
             key.check(&format!("{field}.keys[{place}]"))?;
             size.named += key.named();
-        }
-        if self.structured_content.iter().flatten().any(|(key, value)| key.contains('\0') || has_nul(value)) {
-            let field = format!("{field}.structured_content");
-            return Err(Failure::field(&field, "must not contain the character U+0000 (NUL)"));
         }
         for (name, time) in [
             ("event_time_from", self.event_time_from),

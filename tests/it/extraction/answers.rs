@@ -98,7 +98,8 @@ async fn a_predicate_without_a_namespace_is_the_one_of_default_or_the_only_one_o
     ];
     let id = text(&app, TEXT, None).await;
     llm.will([facts(&means.map(|(name, _)| said(json!({"predicate": name}))))]);
-    extract(&app.client, id, ExtractFactsRequest::default()).await;
+    let request = ExtractFactsRequest { max_facts: Some(6), ..ExtractFactsRequest::default() };
+    assert_eq!(extract(&app.client, id, request).await.facts, 6);
     let mut found: Vec<String> = believed(&app.client).await.into_iter().map(|fact| fact.predicate).collect();
     let mut expected = means.map(|(_, predicate)| predicate);
     found.sort_unstable();
