@@ -305,7 +305,7 @@ async fn delete_takes_every_row_and_byte() {
         "schema_functions",
         "knowledge_clock",
         "process_timings",
-        "task_type_left",
+        "workers_left",
         "upkeep_turn",
         "workers",
         "search_indexes",
