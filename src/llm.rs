@@ -36,6 +36,9 @@ const SHOWN: usize = 300;
 const PAUSE: Duration = Duration::from_secs(5);
 /// The longest pause that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// The time between the turns of two that were refused, of a model that only some files name. No slot rests for it, so that thousands would come back
+/// together.
+const TURN: Duration = Duration::from_millis(100);
 /// The most models of which it is kept what the server said. Callers name models in options as they like.
 const MODELS: NonZeroUsize = NonZeroUsize::new(64).expect("more than none");
 /// The fewest tokens of a question: the longest instructions, what stands around a text, and a text of which something can be said.
@@ -66,8 +69,19 @@ struct Said {
 /// A time in which nobody asks, because the server has too much to do.
 struct Pause {
     until: Instant,
+    /// The turn of the last one that was refused.
+    last: Instant,
     /// What the server said.
     reason: String,
+}
+
+impl Pause {
+    /// How long the next one waits that is refused.
+    fn turn(&mut self) -> Duration {
+        let now = Instant::now();
+        self.last = (self.last.max(self.until) + TURN).min(now + LONGEST_PAUSE);
+        self.last.saturating_duration_since(now)
+    }
 }
 
 struct Endpoint {
@@ -316,12 +330,14 @@ impl LanguageModel {
             400 | 422 if is_about_length(text) => LlmError::TooLong(said),
             408 => LlmError::Broken(said),
             429 | 503 | 529 => {
-                let (until, reason) = (Instant::now() + pause, answers());
-                self.said_of(model, |said| {
-                    let until = said.pause.as_ref().map_or(until, |known| known.until.max(until));
-                    said.pause = Some(Pause { until, reason: reason.clone() });
+                let (until, reason, is_named) = (Instant::now() + pause, answers(), model != endpoint.model);
+                let turn = self.said_of(model, |said| {
+                    let known = said.pause.as_ref().map(|known| (known.until, known.last));
+                    let (before, last) = known.unwrap_or((until, until));
+                    let pause = Pause { until: before.max(until), last, reason: reason.clone() };
+                    said.pause.insert(pause).turn()
                 });
-                LlmError::Busy { retry_after: pause, reason, is_named: model != endpoint.model }
+                LlmError::Busy { retry_after: if is_named { turn } else { pause }, reason, is_named }
             }
             300..=499 => refused("SVC_LLM_BASE_URL", answers()),
             _ => LlmError::Broken(answers()),
@@ -330,13 +346,14 @@ impl LanguageModel {
 
     fn heed_pause(&self, ask: &Ask) -> Result<(), LlmError> {
         let model = self.asked(ask);
+        let is_named = model != self.model();
         let paused = self.said_of(model, |said| {
-            let Pause { until, reason } = said.pause.as_ref()?;
-            let left = until.saturating_duration_since(Instant::now());
-            (!left.is_zero()).then(|| (left, reason.clone()))
+            let pause = said.pause.as_mut()?;
+            let left = pause.until.saturating_duration_since(Instant::now());
+            (!left.is_zero()).then(|| (if is_named { pause.turn() } else { left }, pause.reason.clone()))
         });
         match paused {
-            Some((retry_after, reason)) => Err(LlmError::Busy { retry_after, reason, is_named: model != self.model() }),
+            Some((retry_after, reason)) => Err(LlmError::Busy { retry_after, reason, is_named }),
             None => Ok(()),
         }
     }
@@ -434,4 +451,27 @@ pub fn is_about_length(text: &str) -> bool {
     ]
     .iter()
     .any(|words| text.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_are_refused_come_back_one_after_the_other_and_none_waits_for_ever() {
+        let until = Instant::now() + PAUSE;
+        let mut pause = Pause { until, last: until, reason: String::new() };
+        let mut turn = || {
+            pause.turn();
+            pause.last
+        };
+        let turns: Vec<Instant> = (0..9_000).map(|_| turn()).collect();
+        assert_eq!((turns[0], turns[999]), (until + TURN, until + 1_000 * TURN));
+        assert!(turns.is_sorted(), "nobody goes before those that were refused earlier");
+        assert!(pause.turn() <= LONGEST_PAUSE);
+        // Turns that are over keep nobody waiting.
+        let mut later = Pause { until, last: until - PAUSE, reason: String::new() };
+        later.turn();
+        assert_eq!(later.last, until + TURN);
+    }
 }

@@ -10,6 +10,7 @@ mod lines;
 mod prompts;
 mod resources;
 mod schema;
+mod synthesis;
 mod toolbox;
 mod upload;
 mod window;

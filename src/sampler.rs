@@ -113,6 +113,8 @@ pub struct Known {
     pub blob_store: Option<Result<String, String>>,
     /// The last overview, which is only taken while somebody looks, and when it was taken.
     pub overview: Option<(Instant, Arc<OverviewResponse>)>,
+    /// When somebody last tried to take one, whatever came of it.
+    tried: Option<Instant>,
     /// What is usual, which is only measured while somebody looks, and when it was measured.
     usual: Option<(Instant, Arc<Usual>)>,
 }
@@ -269,8 +271,12 @@ impl Sampler {
         if let Some(overview) = self.recent() {
             return Some(overview);
         }
+        let asked = Instant::now();
         let turn = self.turn.lock().await;
-        if self.recent().is_none() {
+        // Whoever waited for the look of another shares what came of it, even if that is nothing. Otherwise all who ask a slow database would wait one
+        // behind another.
+        let is_answered = self.lock().tried.is_some_and(|tried| tried > asked);
+        if !is_answered && self.recent().is_none() {
             self.sample_in_turn().await;
         }
         drop(turn);
@@ -300,8 +306,9 @@ impl Sampler {
             }),
             Err(_) => Err(format!("did not answer within {} s", PATIENCE.as_secs())),
         };
+        let is_watched = self.is_watched();
         let overview = match &read {
-            Ok(numbers) if self.is_watched() => {
+            Ok(numbers) if is_watched => {
                 let read = tokio::time::timeout(PATIENCE, self.read_overview(numbers)).await;
                 read.map_err(|_| "no answer in time".to_owned())
                     .and_then(|read| read.map_err(|error| error.to_string()))
@@ -310,6 +317,9 @@ impl Sampler {
         };
         let mut known = self.lock();
         known.rest = Some(rest(taken.elapsed()));
+        if is_watched || read.is_err() {
+            known.tried = Some(Instant::now());
+        }
         match overview {
             Ok(overview) => {
                 known.overview = Some((Instant::now(), Arc::new(overview)));

@@ -8,6 +8,7 @@ use crate::{
     fetch::{FetchError, Fetcher, Limits, Request, is_inside, parse, retry_after},
     settings::Settings,
     store::{
+        advisory::{SILENCE, within},
         deliveries::{self, Claimed, Ended, message_id},
         event_feed::{self, PAGE, Page, Wanted},
         transaction, webhooks,
@@ -102,14 +103,15 @@ impl Sender {
     /// Looks at the next events of a webhook, and begins the deliveries that are due. Returns whether there was
     /// something to do.
     async fn work(&self, under_way: &mut JoinSet<()>) -> sqlx::Result<bool> {
-        let looked = self.look().await?;
+        let looked = within(SILENCE, self.look()).await?;
         let room = under_way.len() < AT_ONCE;
-        let claimed = if room { self.claim().await? } else { Vec::new() };
+        let claimed = if room { within(SILENCE, self.claim()).await? } else { Vec::new() };
         let worked = looked || !claimed.is_empty();
         for delivery in claimed {
             let sender = self.clone();
             under_way.spawn(async move {
-                if let Err(error) = sender.deliver(&delivery).await {
+                // After that time it is sent once more in any case.
+                if let Err(error) = within(CLAIM, sender.deliver(&delivery)).await {
                     tracing::warn!(%error, webhook = delivery.webhook_id.0, "a delivery will be sent again, because its end could not be recorded");
                 }
             });

@@ -1,6 +1,6 @@
 //! `svc extract-facts` and `svc merges`.
 use super::{
-    CliError, INTERRUPTED, SOME_FAILED,
+    CliError, INTERRUPTED, SOME_FAILED, finite,
     output::{Output, count, say},
     unless_interrupted,
 };
@@ -25,7 +25,7 @@ pub struct ExtractFactsArguments {
     #[arg(long, value_name = "NUMBER")]
     max_facts: Option<u32>,
     /// Drops facts of which the model is less sure, 0 to 1 [default: as SVC_EXTRACTION_CONFIDENCE_THRESHOLD says].
-    #[arg(long, value_name = "CONFIDENCE")]
+    #[arg(long, value_name = "CONFIDENCE", value_parser = finite)]
     threshold: Option<f64>,
     /// What becomes of facts with predicates that nobody has made: allow or closed [default: allow].
     #[arg(long, value_name = "POLICY")]

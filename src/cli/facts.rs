@@ -1,6 +1,6 @@
 //! `svc facts`.
 use super::{
-    CliError,
+    CliError, finite,
     output::{Output, one_line, say},
 };
 use chrono::{DateTime, Utc};
@@ -60,7 +60,7 @@ struct ObjectArguments {
     #[arg(long, value_name = "WORDS", requires = "source")]
     quote: Option<String>,
     /// How sure it is that the source states it, 0 to 1.
-    #[arg(long, requires = "source")]
+    #[arg(long, requires = "source", value_parser = finite)]
     confidence: Option<f64>,
 }
 

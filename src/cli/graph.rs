@@ -1,6 +1,6 @@
 //! `svc graph`.
 use super::{
-    CliError,
+    CliError, finite,
     output::{Output, count, one_line, say},
 };
 use chrono::{DateTime, Utc};
@@ -52,7 +52,7 @@ enum GraphCommand {
     /// Shows groups of documents with more edges among them than to others.
     Communities {
         /// A higher one gives more and smaller groups [default: 1].
-        #[arg(long)]
+        #[arg(long, value_parser = finite)]
         resolution: Option<f64>,
         /// Leaves out smaller groups [default: 2].
         #[arg(long, value_name = "COUNT")]

@@ -1,6 +1,6 @@
 //! `svc lint`.
 use super::{
-    CliError,
+    CliError, finite,
     output::{Output, count, one_line, say},
 };
 use clap::Args;
@@ -22,13 +22,13 @@ pub struct LintArguments {
     #[arg(long, value_name = "DAYS")]
     max_age: Option<u32>,
     /// The share of documents that should have a vector and be in a BM25 index, 0 to 1 [default: 1].
-    #[arg(long)]
+    #[arg(long, value_parser = finite)]
     min_share: Option<f64>,
     /// The share of documents that should have token vectors, 0 to 1 [default: 0].
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = finite)]
     min_tokens: Option<f64>,
     /// The share of documents that believed facts should cite, 0 to 1 [default: 0].
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = finite)]
     min_facts: Option<f64>,
     /// Accepts so many findings of an audit, as in orphan=20; may be given several times [default: none of any].
     #[arg(long, value_name = "AUDIT=COUNT", value_parser = allowed)]

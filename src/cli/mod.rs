@@ -325,9 +325,14 @@ pub fn main(types: TaskTypes) -> ExitCode {
     if let Command::Completions { shell } = arguments.command {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut Arguments::command(), "svc", &mut text);
-        // The reader has closed the pipe because it has enough; that is not a failure.
-        let _ = std::io::Write::write_all(&mut std::io::stdout(), &text);
-        return ExitCode::SUCCESS;
+        return match std::io::Write::write_all(&mut std::io::stdout(), &text) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                crate::cli::output::tell!("svc: {error}");
+                ExitCode::FAILURE
+            }
+            // The reader has closed the pipe because it has enough; that is not a failure.
+            _ => ExitCode::SUCCESS,
+        };
     }
     let environment = match arguments.command {
         Command::Serve => match secrets::withdrawn_environment(arguments.token.as_deref()) {
@@ -466,6 +471,12 @@ fn own_json(argument: &str, text: Option<&str>) -> Result<Option<Value>, CliErro
         CliError::Other(format!("{argument}{what}: {error}"))
     })?;
     Ok(read.and_then(|OwnJson(value)| value))
+}
+
+/// A number that JSON can hold. Another one would be sent as none, for which the service takes its default.
+fn finite(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.parse().ok();
+    number.filter(|number| number.is_finite()).ok_or_else(|| "takes a number such as 0.5".to_owned())
 }
 
 /// The client for the service that the settings name. It waits for as long as the service works: that has limits of its own, which this side does not

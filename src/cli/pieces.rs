@@ -1,6 +1,6 @@
 //! `svc split`, `svc chunk` and `svc segment`.
 use super::{
-    CliError,
+    CliError, finite,
     output::{Output, one_line, say},
 };
 use clap::{ArgGroup, Args};
@@ -54,7 +54,7 @@ pub struct SegmentArguments {
     /// The document whose children are segmented.
     id: i64,
     /// What a boundary costs: a higher penalty makes fewer segments [default: 1.0].
-    #[arg(long)]
+    #[arg(long, value_parser = finite)]
     penalty: Option<f64>,
     /// The fewest children of a segment [default: 3].
     #[arg(long, value_name = "CHILDREN")]

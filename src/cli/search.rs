@@ -1,6 +1,6 @@
 //! `svc search`.
 use super::{
-    CliError,
+    CliError, finite,
     output::{Output, one_line, say},
 };
 use clap::{Args, ValueEnum};
@@ -42,10 +42,10 @@ pub struct SearchArguments {
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "cross-encoder")]
     rerank: Option<Rerank>,
     /// How much relevance counts against likeness to the results before, 0 to 1: with less, fewer results repeat each other.
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = finite)]
     mmr_lambda: Option<f64>,
     /// Ranks newer results before older ones: with each span of so many days a result counts half.
-    #[arg(long, value_name = "DAYS")]
+    #[arg(long, value_name = "DAYS", value_parser = finite)]
     half_life: Option<f64>,
     /// Sorts the best results by `created_at`, `updated_at`, `event_time` or `title`, and not by their scores.
     #[arg(long, value_name = "BY", value_parser = word::<SortBy>)]
@@ -104,7 +104,7 @@ pub struct SimilarArguments {
     #[arg(long)]
     usetype: Option<String>,
     /// Leaves out less similar documents; -1 to 1.
-    #[arg(long, value_name = "COSINE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "COSINE", allow_negative_numbers = true, value_parser = finite)]
     min_similarity: Option<f64>,
     /// What stands for the texts that are found: `none` shows each text and each container by itself.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Group::None)]

@@ -5,7 +5,7 @@ use super::{
     output::{Output, one_line, say},
 };
 use clap::Args;
-use std::{collections::HashMap, process::ExitCode};
+use std::{collections::HashSet, process::ExitCode};
 use svc_client::{
     Client, Remote,
     wire::{DocumentPath, DocumentResponse, PageQuery},
@@ -41,13 +41,11 @@ pub async fn tree(client: &Client<Remote>, output: Output, arguments: TreeArgume
     Ok(ExitCode::SUCCESS)
 }
 
+/// Shows documents in the order of reading, each under the nearest one above it that is shown: its reader may not read what is between them.
 fn show(nodes: &[DocumentResponse]) -> Result<(), CliError> {
-    let mut children: HashMap<Option<i64>, Vec<&DocumentResponse>> = HashMap::new();
-    for node in &nodes[1..] {
-        children.entry(node.parent_id).or_default().push(node);
-    }
-    let mut open = vec![(&nodes[0], 0)];
-    while let Some((node, depth)) = open.pop() {
+    let shown: HashSet<i64> = nodes.iter().map(|node| node.id).collect();
+    for node in nodes {
+        let depth = node.path.iter().filter(|above| shown.contains(*above)).count();
         let text = one_line(&node.content, 70);
         let text = if text.is_empty() { String::new() } else { format!(": {text}") };
         say!(
@@ -58,9 +56,6 @@ fn show(nodes: &[DocumentResponse]) -> Result<(), CliError> {
             one_line(&node.title, 60),
             node.settled
         );
-        let mut below = children.remove(&Some(node.id)).unwrap_or_default();
-        below.sort_by_key(|child| (child.position.map_or(i64::MAX, i64::from), child.id));
-        open.extend(below.into_iter().rev().map(|child| (child, depth + 1)));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::{io, process::ExitCode};
 use svc_client::{
     Client, OptionalJson, Remote,
-    wire::{BlockKind, Crumb, DocumentPath, ExpandRequest, PageQuery, ViewBlock, ViewResponse},
+    wire::{BlockKind, ChildrenMode, Crumb, DocumentPath, ExpandRequest, PageQuery, ViewBlock, ViewResponse},
 };
 
 /// The longest title, name or value of a cell.
@@ -42,19 +42,25 @@ pub async fn view(client: &Client<Remote>, output: Output, arguments: ViewArgume
             shown.children.blocks.iter().try_for_each(block)?;
         }
     }
+    // Of what is closed no page has come yet.
+    let is_closed = shown.children.mode == ChildrenMode::Collapsed;
     let mut cursor = shown.children.next_cursor;
-    while let Some(next) = cursor.take().filter(|_| arguments.all) {
-        let request = ExpandRequest { cursor: Some(next), limit: None };
+    let mut goes_on = arguments.all && (is_closed || cursor.is_some());
+    while goes_on {
+        let request = ExpandRequest { cursor: cursor.take(), limit: None };
         let page = client.expand_children(path, OptionalJson(Some(request))).await?;
         match output {
             Output::Json => Output::line(&page)?,
             Output::Table => page.blocks.iter().try_for_each(block)?,
         }
         cursor = page.next_cursor;
+        goes_on = cursor.is_some();
     }
     if output == Output::Table {
-        if cursor.is_some() {
-            say!("… and more; --all shows it");
+        match is_closed && !arguments.all {
+            true => say!("what is under it is closed; --all shows it"),
+            false if cursor.is_some() => say!("… and more; --all shows it"),
+            false => {}
         }
         for link in &shown.links.links {
             let way = if link.outgoing { "→" } else { "←" };

@@ -6,7 +6,8 @@ use super::{
 };
 use axum::{
     body::Bytes,
-    extract::{FromRequest, FromRequestParts, Path, Request},
+    extract::{FromRequest, FromRequestParts, Path, Request, State},
+    middleware::Next,
     response::{IntoResponse, Response},
 };
 use http::HeaderMap;
@@ -49,6 +50,16 @@ pub fn own(given: Option<&String>) -> Option<&str> {
 /// Where a form leads back to.
 pub fn back(form: &Fields) -> &str {
     own(form.get("back")).unwrap_or("/")
+}
+
+/// Carries an act out to its end in a task of its own, because a browser hangs up when somebody goes to another page or sends the form twice.
+pub async fn carry_out(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
+    let act = console.service.requests.spawn(next.run(request));
+    act.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "an act of the console was cut off");
+        let detail = "this was not carried out to its end; the service's log says why";
+        layout::bare_refusal(&Failure::new(Code::Internal, detail))
+    })
 }
 
 /// A form that somebody who is signed in sends in order to act.
@@ -154,8 +165,8 @@ async fn retry_under(calls: &super::Calls, id: i64) -> Result<String, Failure> {
             }
             match calls.retry_task(TaskPath { id: task.id }).await {
                 Ok(_) => retried += 1,
-                // It went back with another task that it had failed with.
-                Err(failure) if failure.code == Code::Conflict => {}
+                // It went back with another task that it had failed with, or is gone since it was listed.
+                Err(failure) if matches!(failure.code, Code::Conflict | Code::NotFound) => {}
                 Err(failure) => return Err(failure),
             }
         }

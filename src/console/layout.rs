@@ -228,10 +228,10 @@ pub fn decoded(text: &str) -> String {
 }
 
 /// A link of a row of filters.
-pub fn chip(href: &str, is_chosen: bool, label: &str, number: Option<i64>) -> Markup {
+pub fn chip(href: &str, is_chosen: bool, label: &str, number: Option<String>) -> Markup {
     html! {
         a .chip href=(href) aria-current=[is_chosen.then_some("true")] {
-            (label) @if let Some(number) = number { " " span .n2 { (say::count(number)) } }
+            (label) @if let Some(number) = number { " " span .n2 { (number) } }
         }
     }
 }

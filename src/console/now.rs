@@ -29,12 +29,7 @@ pub async fn read(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
         ));
     };
     let files = calls.list_files(FileQuery { limit: Some(FILES), ..FileQuery::default() }).await?.files;
-    let mut notes: Vec<Markup> = now.findings.iter().map(finding).collect();
-    let quiet: Vec<&WorkerOverview> = now.workers.iter().filter(|worker| is_silent(worker)).collect();
-    match quiet[..] {
-        [] | [_] | [_, _] => notes.extend(quiet.into_iter().map(silent)),
-        _ => notes.push(all_silent(&quiet)),
-    }
+    let notes = notes(now);
     let owed = owed(now);
     let say = match (notes.len(), owed.0) {
         (0, 0) => "All is well, and nothing waits.".to_owned(),
@@ -44,7 +39,7 @@ pub async fn read(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
     };
     let hidden = notes.len().saturating_sub(FINDINGS);
     let body = html! {
-        @for note in notes.iter().take(FINDINGS) { (note) }
+        @for (_, note) in notes.iter().take(FINDINGS) { (note) }
         @if hidden > 0 { p .dim { "and " (hidden) " more: " code { "svc-worker doctor" } " lists what it finds" } }
         (figures(now, owed))
         (card("Throughput", "by the minute, in the last hour", draw::legend(&[("f-done", "attempts done"), ("f-bad", "failed"), ("f-arrive", "tasks that arrived")]),
@@ -71,6 +66,21 @@ pub async fn read(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
     Ok(Page { title: "Now".to_owned(), say: html! { (say) }, body, is_live: true, as_of: Some(now.at) })
 }
 
+/// Whether something is bad, and what is told of it.
+type Note = (bool, Markup);
+
+/// What needs a look. What is bad comes first, so that it is not among those that the page only counts.
+pub(super) fn notes(now: &OverviewResponse) -> Vec<Note> {
+    let mut notes: Vec<Note> = now.findings.iter().map(finding).collect();
+    let quiet: Vec<&WorkerOverview> = now.workers.iter().filter(|worker| is_silent(worker)).collect();
+    match quiet[..] {
+        [] | [_] | [_, _] => notes.extend(quiet.into_iter().map(silent)),
+        _ => notes.push(all_silent(&quiet)),
+    }
+    notes.sort_by_key(|(is_bad, _)| !is_bad);
+    notes
+}
+
 /// How many tasks owe work, and whether there may be more: of each type and badge, counting ends at [`COUNTED`].
 pub fn owed(now: &OverviewResponse) -> (i64, bool) {
     let owed = now.queue.pending + now.queue.held + now.queue.waiting_for_retry;
@@ -78,7 +88,7 @@ pub fn owed(now: &OverviewResponse) -> (i64, bool) {
 }
 
 /// The same of one type, without those that run.
-fn waits(row: &TypeOverview) -> (i64, bool) {
+pub fn waits(row: &TypeOverview) -> (i64, bool) {
     let waits = row.blocked_by.values().sum();
     (waits, waits >= COUNTED)
 }
@@ -235,31 +245,32 @@ fn is_silent(worker: &WorkerOverview) -> bool {
     !worker.alive && (worker.tasks_held > 0 || worker.silent_seconds < HISTORY)
 }
 
-fn note(is_bad: bool, what: Markup, help: Markup, link: Option<(String, &str)>) -> Markup {
-    html! {
+fn note(is_bad: bool, what: Markup, help: Markup, link: Option<(String, &str)>) -> Note {
+    let markup = html! {
         div .finding .bad[is_bad] .warn[!is_bad] role="status" {
             span .g aria-hidden="true" { (if is_bad { "✕" } else { "◐" }) }
             div { (what) small { (help) } }
             @if let Some((href, label)) = link { a .lnk href=(href) { (label) } }
         }
-    }
+    };
+    (is_bad, markup)
 }
 
-fn silent(worker: &WorkerOverview) -> Markup {
+fn silent(worker: &WorkerOverview) -> Note {
     let what = html! { "Worker " b { (worker.worker_id) } " has been silent for " (say::time(worker.silent_seconds)) @if worker.tasks_held > 0 { " and holds " (say::many(worker.tasks_held, "task")) } "." };
     let help = html! { "Its lease is over: other workers take its tasks at their next look for lapsed leases." };
     note(false, what, help, Some((format!("/workers/{}", part(&worker.worker_id)), "See the worker")))
 }
 
 /// Many workers that went silent are one thing to look at.
-fn all_silent(workers: &[&WorkerOverview]) -> Markup {
+fn all_silent(workers: &[&WorkerOverview]) -> Note {
     let held: i64 = workers.iter().map(|worker| worker.tasks_held).sum();
     let what = html! { (workers.len()) " workers have gone silent lately" @if held > 0 { " and hold " (say::many(held, "task")) } "." };
     let help = html! { "A process that ends and starts again and again leaves one behind each time. Living workers take the tasks when the leases are over." };
     note(false, what, help, Some(("/workers".to_owned(), "See the workers")))
 }
 
-fn finding(found: &Finding) -> Markup {
+fn finding(found: &Finding) -> Note {
     let tasks = say::many(found.tasks, "task");
     let wait = if found.tasks == 1 { "waits" } else { "wait" };
     let oldest = say::time(found.seconds);

@@ -4,6 +4,7 @@ use super::{
     layout::{Page, card, form, more, part, query},
     say,
 };
+use crate::store::regions::BOXES;
 use maud::{Markup, html};
 use svc_client::{
     Failure,
@@ -57,20 +58,26 @@ fn are(number: i64, thing: &str) -> String {
 }
 
 fn region_file(file: &RegionFile, here: &str) -> Markup {
-    let hidden = file.held.len().saturating_sub(TOLD);
+    // Only so many of them are read.
+    let is_more = file.held.len() as i64 >= BOXES;
+    let held = match is_more {
+        true => format!("{} regions", say::at_least(BOXES, true)),
+        false => say::many(file.held.len() as i64, "region"),
+    };
+    let hidden = file.held.len().saturating_sub(TOLD) as i64;
     let waiting = file.tasks_waiting - file.waiting.len().min(TOLD) as i64;
     html! {
         div .region id={ "r-" (file.root_id) } {
             div {
                 div .caption {
                     a href={ "/documents/" (file.root_id) } { b { (file.title) } }
-                    span .dim { " " (say::many(file.held.len() as i64, "region")) " held" @if file.tasks_waiting > 0 { " · " (say::count(file.tasks_waiting)) " wait" } @if file.more_columns { " · the first 400 of its children" } }
+                    span .dim { " " (held) " held" @if file.tasks_waiting > 0 { " · " (say::count(file.tasks_waiting)) " wait" } @if file.more_columns { " · the first 400 of its children" } }
                 }
                 (draw::regions(file))
             }
             ul {
                 @for held in file.held.iter().take(TOLD) { (told(held, here)) }
-                @if hidden > 0 { li .dim { "and " (hidden) " more held" } }
+                @if hidden > 0 { li .dim { "and " (say::at_least(hidden, is_more)) " more held" } }
                 @for waits in file.waiting.iter().take(TOLD) { (told(waits, here)) }
                 @if waiting > 0 { li .dim { a .lnk href={ "/tasks?blocked_by=reservation&file=" (file.root_id) } { (say::count(waiting)) " more wait" } } }
             }

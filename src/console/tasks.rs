@@ -2,8 +2,9 @@
 use super::{
     Calls, Parameters, audit, document,
     layout::{Page, card, chip, form, more, query},
-    say,
+    now, say,
 };
+use crate::store::queue::COUNTED;
 use maud::{Markup, html};
 use svc_client::{
     Failure,
@@ -127,15 +128,18 @@ fn reasons(choice: &Choice<'_>, overview: Option<&OverviewResponse>) -> Markup {
     let chosen: Vec<_> =
         rows.iter().filter(|row| choice.task_type.is_empty() || row.task_type == choice.task_type).collect();
     let reasons = BlockedBy::WORDS.iter().filter_map(|word| Some((*word, word.parse::<BlockedBy>().ok()?)));
-    let counted: Vec<(&str, BlockedBy, i64)> = reasons
-        .map(|(word, reason)| (word, reason, chosen.iter().filter_map(|row| row.blocked_by.get(&reason)).sum()))
-        .filter(|(word, _, tasks)| *tasks > 0 || *word == choice.blocked_by)
+    let counted: Vec<(&str, BlockedBy, i64, bool)> = reasons
+        .map(|(word, reason)| {
+            let of_types: Vec<i64> = chosen.iter().filter_map(|row| row.blocked_by.get(&reason).copied()).collect();
+            (word, reason, of_types.iter().sum::<i64>(), of_types.iter().any(|tasks| *tasks >= COUNTED))
+        })
+        .filter(|(word, _, tasks, _)| *tasks > 0 || *word == choice.blocked_by)
         .collect();
     html! {
         @if !counted.is_empty() { div .filters {
             (chip(&Choice { blocked_by: "", ..*choice }.address(""), choice.blocked_by.is_empty(), "For any reason", None))
-            @for (word, reason, tasks) in counted {
-                (chip(&Choice { blocked_by: word, ..*choice }.address(""), choice.blocked_by == word, say::reason(reason), choice.is_of_all().then_some(tasks)))
+            @for (word, reason, tasks, is_more) in counted {
+                (chip(&Choice { blocked_by: word, ..*choice }.address(""), choice.blocked_by == word, say::reason(reason), choice.is_of_all().then(|| say::at_least(tasks, is_more))))
             }
         } }
     }
@@ -145,7 +149,10 @@ fn types(choice: &Choice<'_>, overview: Option<&OverviewResponse>) -> Markup {
     let rows = overview.map(|now| now.task_types.as_slice()).unwrap_or_default();
     let is_listed = rows.iter().any(|row| row.task_type == choice.task_type);
     let is_counted = choice.is_of_all() && choice.status.is_empty() && choice.blocked_by.is_empty();
-    let owed = |row: &svc_client::wire::TypeOverview| row.running + row.blocked_by.values().sum::<i64>();
+    let owed = |row: &svc_client::wire::TypeOverview| {
+        let (waits, is_more) = now::waits(row);
+        say::at_least(row.running + waits, is_more)
+    };
     html! {
         div .filters {
             (chip(&Choice { task_type: "", ..*choice }.address(""), choice.task_type.is_empty(), "Every type", None))

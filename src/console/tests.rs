@@ -1,5 +1,7 @@
-use super::{acts, layout, say};
+use super::{acts, layout, now, say};
+use crate::store::queue;
 use bytes::Bytes;
+use svc_client::wire::{Finding, FindingKind, OverviewResponse};
 
 #[test]
 fn numbers_and_times_are_said_for_people() {
@@ -39,4 +41,30 @@ fn what_goes_into_an_address_comes_out_of_it() {
     assert!(layout::part(hostile).bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~:%".contains(&byte)));
     assert_eq!(layout::decoded(&layout::part(hostile)), hostile);
     assert_eq!(layout::query(&[("a", ""), ("b", "x y")]), "b=x%20y");
+}
+
+#[test]
+fn what_is_bad_is_told_before_what_only_needs_a_look() {
+    let found = |kind, about: &str| Finding {
+        kind,
+        about: about.to_owned(),
+        tasks: 1,
+        seconds: 60.0,
+        remedy: "free space".to_owned(),
+    };
+    let mut findings: Vec<Finding> =
+        ["a", "b", "c", "d", "e", "f"].map(|name| found(FindingKind::Paused, name)).into_iter().collect();
+    findings.push(found(FindingKind::Disk, "no room"));
+    let overview = OverviewResponse {
+        at: chrono::Utc::now(),
+        queue: queue::state(&[], &[]),
+        task_types: Vec::new(),
+        findings,
+        workers: Vec::new(),
+        throughput: Vec::new(),
+        regions_held: 0,
+    };
+    let told: Vec<String> = now::notes(&overview).into_iter().map(|(_, note)| note.into_string()).collect();
+    assert!(told.len() == 7 && told[0].contains("The disk is full or nearly full: no room."), "{told:?}");
+    assert!(told[1].contains("<b>a</b> has been paused") && told[6].contains("<b>f</b> has been paused"), "{told:?}");
 }

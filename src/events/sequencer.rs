@@ -1,6 +1,9 @@
 //! Numbers the events of the fleet. A number that an event got in its own transaction would be seen out of order, so
 //! one process numbers what is committed. Every process tries to be that one, and another takes over when it is gone.
-use crate::store::{advisory::AdvisoryLock, event_feed};
+use crate::store::{
+    advisory::{self, AdvisoryLock, SILENCE, within},
+    event_feed,
+};
 use sqlx::PgPool;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -12,9 +15,14 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Numbers events whenever this process is the one, until it is aborted.
 pub fn start(pool: PgPool) -> JoinHandle<()> {
+    start_with(pool, SILENCE)
+}
+
+/// Does the same with another time that the database may take for a step.
+pub fn start_with(pool: PgPool, silence: Duration) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
-            if let Err(error) = number(&pool).await {
+            if let Err(error) = number(&pool, silence).await {
                 tracing::debug!(%error, "not numbering events; another process will, or this one again");
             }
             tokio::time::sleep(RETRY).await;
@@ -23,11 +31,12 @@ pub fn start(pool: PgPool) -> JoinHandle<()> {
 }
 
 /// Numbers events for as long as this process is the one and has its connection.
-async fn number(pool: &PgPool) -> sqlx::Result<()> {
-    let Some(mut conn) = event_feed::alone(pool, AdvisoryLock::Sequencer).await? else { return Ok(()) };
+async fn number(pool: &PgPool, silence: Duration) -> sqlx::Result<()> {
+    let ours = within(silence, advisory::alone(pool, AdvisoryLock::Sequencer)).await?;
+    let Some(mut conn) = ours else { return Ok(()) };
     tracing::debug!("this process numbers the events");
     loop {
-        if event_feed::number(&mut conn).await? < event_feed::BATCH {
+        if within(silence, event_feed::number(&mut conn)).await? < event_feed::BATCH {
             tokio::time::sleep(PAUSE).await;
         }
     }

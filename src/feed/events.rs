@@ -8,7 +8,7 @@ use crate::{
     access::Caller,
     service::Service,
     store::{
-        advisory::AdvisoryLock,
+        advisory::{self, AdvisoryLock, SILENCE, within},
         deliveries::message_id,
         event_feed::{self, Audience, Page, Wanted},
     },
@@ -52,9 +52,10 @@ pub(super) async fn publish(service: &Arc<Service>, broker: &Broker) -> BrokerEr
 
 /// Publishes for as long as this process is the one and has its connection.
 async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
-    let Some(mut conn) = event_feed::alone(&service.task_pool, AdvisoryLock::EventsOut).await? else { return Ok(()) };
+    let ours = within(SILENCE, advisory::alone(&service.task_pool, AdvisoryLock::EventsOut)).await?;
+    let Some(mut conn) = ours else { return Ok(()) };
     let mut news = service.news.follow();
-    let mut after = event_feed::position(&mut conn, READER).await?;
+    let mut after = within(SILENCE, event_feed::position(&mut conn, READER)).await?;
     // The event that the broker did not take.
     let mut refused = None;
     loop {
@@ -81,11 +82,12 @@ async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
             continue;
         };
         let wanted = Wanted { kinds: EventKind::usual(), root: None };
-        let Page { events, looked_at, .. } = event_feed::page(&mut conn, &audience, &wanted, after, AT_ONCE).await?;
+        let page = event_feed::page(&mut conn, &audience, &wanted, after, AT_ONCE);
+        let Page { events, looked_at, .. } = within(SILENCE, page).await?;
         let next = match looked_at {
             Some((first, _)) => first,
             // Numbers have no gaps, so what is not there was deleted because it was too old.
-            None => event_feed::kept(&mut conn).await?.oldest,
+            None => within(SILENCE, event_feed::kept(&mut conn)).await?.oldest,
         };
         if next > after + 1 {
             let missed = next - after - 1;
@@ -106,7 +108,7 @@ async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
         }
         let last = if is_whole { looked_at.map_or(next - 1, |(_, last)| last) } else { sent };
         if last > after {
-            event_feed::moved(&mut conn, READER, last).await?;
+            within(SILENCE, event_feed::moved(&mut conn, READER, last)).await?;
             after = last;
         }
     }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     service::Service,
     store::{
-        advisory::AdvisoryLock,
+        advisory::{self, AdvisoryLock, SILENCE, within},
         bulk::{self, Outcome, Receipt, Told},
         event_feed,
     },
@@ -40,9 +40,10 @@ pub(super) async fn tell(service: &Arc<Service>, broker: &Broker) -> BrokerError
 
 /// Tells for as long as this process is the one and has its connection.
 async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
-    let Some(mut conn) = event_feed::alone(&service.task_pool, AdvisoryLock::Outcomes).await? else { return Ok(()) };
+    let ours = within(SILENCE, advisory::alone(&service.task_pool, AdvisoryLock::Outcomes)).await?;
+    let Some(mut conn) = ours else { return Ok(()) };
     loop {
-        let events = bulk::untold(&mut conn, PAGE).await?;
+        let events = within(SILENCE, bulk::untold(&mut conn, PAGE)).await?;
         let Some(last) = events.last().map(|event| event.seq) else {
             tokio::time::sleep(PAUSE).await;
             continue;
@@ -63,7 +64,7 @@ async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
         for rest in unconfirmed {
             arrived(rest).await.map_err(Lost::Broker)?;
         }
-        event_feed::moved(&mut conn, bulk::READER, last).await?;
+        within(SILENCE, event_feed::moved(&mut conn, bulk::READER, last)).await?;
         if !is_full {
             tokio::time::sleep(PAUSE).await;
         }

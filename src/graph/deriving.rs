@@ -6,6 +6,8 @@ use super::{
 };
 use crate::store::{
     self,
+    advisory::{self, AdvisoryLock, SILENCE, within},
+    away::away,
     triples::{
         derived::{self, AssertedRow, Axiom, Classes, DerivedRow, NewDerived},
         write::{self, statement},
@@ -47,8 +49,12 @@ const ROWS: usize = 10_000;
 pub fn start(pool: PgPool, most: usize) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
-            if let Err(error) = lead(&pool, most).await {
-                tracing::warn!(%error, "not deriving facts; another process will, or this one again");
+            match lead(&pool, most).await {
+                Err(error) if away(&error).is_some() => {
+                    tracing::debug!(%error, "facts wait while the database is away")
+                }
+                Err(error) => tracing::warn!(%error, "not deriving facts; another process will, or this one again"),
+                Ok(()) => {}
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -57,12 +63,13 @@ pub fn start(pool: PgPool, most: usize) -> JoinHandle<()> {
 
 /// Derives facts for as long as this process is the one and has its connection.
 async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
-    let Some(mut conn) = derived::leader(pool).await? else { return Ok(()) };
+    let ours = within(SILENCE, advisory::alone(pool, AdvisoryLock::Rules)).await?;
+    let Some(mut conn) = ours else { return Ok(()) };
     // What was too much for the process before may fit this one, whose limit may be another.
-    derived::retry_given_up(&mut conn).await?;
+    within(SILENCE, derived::retry_given_up(&mut conn)).await?;
     let mut rests = Rests::default();
     loop {
-        let waiting = derived::waiting(&mut conn).await?;
+        let waiting = within(SILENCE, derived::waiting(&mut conn)).await?;
         let waiting = rests.leave(waiting, Instant::now());
         let mut done: HashSet<PredicateId> = HashSet::new();
         let mut pause = if waiting.is_empty() { PAUSE } else { Duration::ZERO };
@@ -79,7 +86,9 @@ async fn lead(pool: &PgPool, most: usize) -> sqlx::Result<()> {
                 // The others need not wait for what fails.
                 Err(error) => {
                     tracing::warn!(predicate.id = predicate.0, %error, "what follows from the facts of a predicate was not derived; it is tried again");
-                    if let Err(error) = derived::failed(&mut conn, predicate, &error.to_string()).await {
+                    let reason = error.to_string();
+                    let failed = derived::failed(&mut conn, predicate, &reason);
+                    if let Err(error) = within(SILENCE, failed).await {
                         tracing::warn!(predicate.id = predicate.0, %error, "the failure to derive from a predicate could not be recorded, so only the log tells of it");
                     }
                     pause = RETRY;

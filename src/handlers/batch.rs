@@ -10,7 +10,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Call, Code, Failure, ops,
@@ -179,7 +179,8 @@ impl<'a> Making<'a> {
             return Ok(());
         }
         batch::insert(conn, &service.lexicon, &new).await.or_fail()?;
-        let mut under: HashMap<DocumentId, (&Place, i64)> = HashMap::new();
+        // Each has tasks locked that wait there. Two batches under the same documents do it in the same order.
+        let mut under: BTreeMap<DocumentId, (&Place, i64)> = BTreeMap::new();
         for (new, parent) in new.iter().zip(&before) {
             if let Some(parent) = parent {
                 under.entry(*parent).or_insert((&new.place, 0)).1 += 1;

@@ -2,7 +2,7 @@
 use crate::{
     access::Caller,
     admission,
-    blobs::Reading,
+    blobs::{BlobError, Reading},
     error::OrFail,
     registry::Handle,
     service::Service,
@@ -11,6 +11,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use sqlx::PgPool;
 use std::{ops::Range, time::Duration};
 use svc_client::{Call, Code, Download, Failure, Pieces, Validated, ops};
 use svc_ids::DocumentId;
@@ -55,25 +56,17 @@ impl Handle<ops::read_bytes> for Service {
             }
         };
         let place = self.admission.download(caller.principal_id()).await?;
-        let mut reading = self.blobs.read(&self.pool, &blob, part.clone(), PIECE);
+        let reading = self.blobs.read(&self.pool, &blob, part.clone(), PIECE);
+        let mut stored = Stored { id, pool: self.pool.clone(), reading };
         // If the first piece cannot be read, the answer is a failure that says why, and not a file that breaks off.
-        let first = match Box::pin(reading.next()).await.or_fail() {
-            Ok(first) => first,
-            Err(failure) => {
-                let mut conn = self.pool.acquire().await.or_fail()?;
-                return Err(match store::blobs::of_document(&mut conn, id).await.or_fail()? {
-                    Some(_) => failure,
-                    None => Failure::no_document(id.0),
-                });
-            }
-        };
+        let first = Box::pin(stored.piece()).await?;
         let media_type = blob.mime_type.unwrap_or_else(|| UNKNOWN.to_owned());
         let value = Download {
             file_name: Some(file_name(row.title, &row.usetype, &media_type)),
             media_type,
             size,
             part,
-            bytes: pieces(first, reading, place),
+            bytes: pieces(first, stored, place),
         };
         Ok(Validated::Modified { etag, value })
     }
@@ -139,22 +132,48 @@ fn number(digits: &str) -> Option<u64> {
     all_digits.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
+/// The stored bytes of a document on their way to a client.
+struct Stored {
+    id: DocumentId,
+    pool: PgPool,
+    reading: Reading,
+}
+
+impl Stored {
+    /// The next piece. Bytes that went with their document are not damaged, so that nobody is told that they are.
+    async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
+        match self.reading.next().await {
+            Err(BlobError::Missing { .. } | BlobError::Damaged { .. } | BlobError::Short { .. })
+                if self.is_gone().await? =>
+            {
+                Err(Failure::no_document(self.id.0))
+            }
+            read => read.or_fail(),
+        }
+    }
+
+    async fn is_gone(&self) -> Result<bool, Failure> {
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        Ok(store::blobs::of_document(&mut conn, self.id).await.or_fail()?.is_none())
+    }
+}
+
 /// The bytes of a file, of which the first piece is read, and each further one as the client takes it.
-fn pieces(first: Option<Bytes>, reading: Reading, place: admission::Place) -> Pieces {
-    stream::try_unfold((first, reading, place), |(first, mut reading, place)| async move {
+fn pieces(first: Option<Bytes>, stored: Stored, place: admission::Place) -> Pieces {
+    stream::try_unfold((first, stored, place), |(first, mut stored, place)| async move {
         let piece = match first {
             Some(first) => Some(first),
-            None => next(&mut reading).await?,
+            None => next(&mut stored).await?,
         };
-        Ok(piece.map(|piece| (piece, (None, reading, place))))
+        Ok(piece.map(|piece| (piece, (None, stored, place))))
     })
     .boxed()
 }
 
-async fn next(reading: &mut Reading) -> Result<Option<Bytes>, Failure> {
+async fn next(stored: &mut Stored) -> Result<Option<Bytes>, Failure> {
     let mut away = 0;
     loop {
-        match reading.next().await.or_fail() {
+        match stored.piece().await {
             Err(failure) if failure.code == Code::Unavailable && away < AWAY => tokio::time::sleep(PAUSE).await,
             read => return read,
         }

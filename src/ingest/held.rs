@@ -31,7 +31,7 @@ pub(crate) async fn end(core: &Core, types: &TaskTypes, held: &[Held]) -> sqlx::
 async fn end_all(pool: &PgPool, types: &TaskTypes, held: &[Held], roots: &mut HashSet<RootId>) -> sqlx::Result<()> {
     let mut all = Ok(());
     for task in held {
-        match end_one(pool, types, task).await {
+        match end_counted(pool, types, task).await {
             Ok(root_id) => roots.extend(root_id),
             // Without the database the others cannot be ended either.
             Err(error) if away(&error).is_some() => return Err(error),
@@ -42,6 +42,17 @@ async fn end_all(pool: &PgPool, types: &TaskTypes, held: &[Held], roots: &mut Ha
         }
     }
     all
+}
+
+/// Ends a held task, after a recount if the count of its node does not let it. Returns the file that is to be settled.
+async fn end_counted(pool: &PgPool, types: &TaskTypes, task: &Held) -> sqlx::Result<Option<RootId>> {
+    match end_one(pool, types, task).await {
+        Err(error) if settle::is_miscounted(&error) => {
+            settle::recount_tasks(pool, task.scope_document_id, &error).await?;
+            end_one(pool, types, task).await
+        }
+        ended => ended,
+    }
 }
 
 /// Ends a held task if its claim still holds it. Returns the file that is to be settled.

@@ -496,8 +496,7 @@ pub async fn take_left(core: &Core) -> sqlx::Result<bool> {
             Ok(more) => queued |= more,
             // Without the database the others cannot be settled either.
             Err(bm25::Error::Database(error)) if away(&error).is_some() => return Err(error),
-            // Only counts that do not fit what is there break a constraint (class 23 of PostgreSQL's errors).
-            Err(bm25::Error::Database(error)) if sql_state(&error).starts_with("23") => {
+            Err(bm25::Error::Database(error)) if is_miscounted(&error) => {
                 tracing::error!(root.id = root_id.0, error = %error, "this root could not be settled; recounting its nodes, which repairs the effect of a defect");
                 recount_or_leave(&core.pool, root_id).await?;
             }
@@ -507,6 +506,20 @@ pub async fn take_left(core: &Core) -> sqlx::Result<bool> {
         }
     }
     Ok(queued)
+}
+
+/// Whether counts do not fit what is there: only they break a constraint where tasks end and nodes settle (class 23 of PostgreSQL's errors).
+pub(crate) fn is_miscounted(error: &sqlx::Error) -> bool {
+    sql_state(error).starts_with("23")
+}
+
+/// Counts the tasks of a node anew, because one of them could not be ended for the count.
+pub(crate) async fn recount_tasks(pool: &PgPool, document_id: DocumentId, error: &sqlx::Error) -> sqlx::Result<()> {
+    tracing::error!(document.id = document_id.0, %error, "a task could not be ended; recounting those of its node, which repairs the effect of a defect");
+    let mut tx = store::transaction::begin(pool).await?;
+    store::locks::node(&mut tx, document_id).await?;
+    store::cancelled::recount_tasks(&mut tx, &[document_id]).await?;
+    tx.commit().await
 }
 
 /// Recounts the nodes of a root. One that cannot be recounted must not keep the others waiting either, so only a database that is away is an error.

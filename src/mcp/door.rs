@@ -1,7 +1,7 @@
 //! The server of the protocol: lists tools and documents, and passes calls on to the service.
 use super::{
     arguments::Asked,
-    ingestion, prompts, resources,
+    ingestion, prompts, resources, synthesis,
     toolbox::{Row, Toolbox, reader_of},
     upload, window,
 };
@@ -66,6 +66,10 @@ pub async fn answer(row: &Row, arguments: JsonObject, calls: &Remote, telling: &
     match (&of, row.is_list()) {
         (Some(cursor), true) => drop(asked.arguments.insert("cursor".to_owned(), cursor.clone().into())),
         (Some(_), false) => return Err(Failure::field("cursor", "takes a next_cursor of this tool")),
+        // An answer of a language model has one page, and another one would be made anew.
+        (None, _) if row.name() == synthesis::NAME && !from.is_empty() => {
+            return Err(Failure::field("cursor", "is not taken: the answer has one page"));
+        }
         (None, _) => {}
     }
     let call = row.places.fill(asked.arguments)?;
@@ -73,6 +77,9 @@ pub async fn answer(row: &Row, arguments: JsonObject, calls: &Remote, telling: &
         true => ingestion::call(calls, call, telling).await?,
         false => calls.call(row.info, call).await?,
     };
+    if row.name() == synthesis::NAME {
+        return Ok(synthesis::shortened(whole));
+    }
     if let Some(nodes) = whole.get_mut("nodes").and_then(Value::as_array_mut)
         && !is_read
     {

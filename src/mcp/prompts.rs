@@ -1,7 +1,7 @@
 //! Templates as prompts: a client lists them, and has one rendered with its arguments.
 use rmcp::model::{GetPromptResult, JsonObject, ListPromptsResult, Prompt, PromptArgument, PromptMessage, Role};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use svc_client::{
     Client, Code, Failure, OptionalJson, Remote,
     wire::{
@@ -12,20 +12,70 @@ use svc_client::{
 
 /// Rows of a list of prompts.
 const ROWS: u32 = 100;
+/// How many further templates are read for what those of a list, or one that is rendered, include.
+const PARTIALS: usize = 200;
 /// Begins the name of a prompt, before the id of its template.
 const NAME: &str = "template-";
 
 /// The templates, page by page. One that declares nothing that can be read has no arguments.
 pub async fn list(calls: &Remote, cursor: Option<String>) -> Result<ListPromptsResult, Failure> {
     let query = PageQuery { cursor, limit: Some(ROWS), include_content: false, ..PageQuery::default() };
-    let page = Client(calls.clone()).list_templates(query).await?;
-    let prompts = page.documents.into_iter().map(|template| {
-        let arguments = declared(&template).variables.iter().map(argument).collect();
-        Prompt::new(format!("{NAME}{}", template.id), None::<String>, Some(arguments)).with_title(template.title)
-    });
-    let mut list = ListPromptsResult::with_all_items(prompts.collect());
+    let client = Client(calls.clone());
+    let page = client.list_templates(query).await?;
+    let mut known = Known::of(&page.documents);
+    let mut prompts = Vec::new();
+    for template in page.documents {
+        let arguments = known.variables(&client, template.id).await?.iter().map(argument).collect();
+        let prompt = Prompt::new(format!("{NAME}{}", template.id), None::<String>, Some(arguments));
+        prompts.push(prompt.with_title(template.title));
+    }
+    let mut list = ListPromptsResult::with_all_items(prompts);
     list.next_cursor = page.next_cursor;
     Ok(list)
+}
+
+/// What templates declare, by id.
+struct Known {
+    declared: HashMap<i64, TemplateDeclaration>,
+    /// How many others may still be read.
+    left: usize,
+}
+
+impl Known {
+    fn of(templates: &[DocumentResponse]) -> Known {
+        let declared = templates.iter().map(|template| (template.id, declared(template)));
+        Known { declared: declared.collect(), left: PARTIALS }
+    }
+
+    /// The variables that a template takes: its own, and those of all that it includes. Of two of one name its own counts, as in a rendering.
+    async fn variables(
+        &mut self,
+        client: &Client<Remote>,
+        id: i64,
+    ) -> Result<BTreeMap<String, TemplateVariable>, Failure> {
+        let (mut included, mut open) = (BTreeSet::new(), vec![id]);
+        while let Some(next) = open.pop() {
+            if !included.insert(next) {
+                continue;
+            }
+            if !self.declared.contains_key(&next) && self.left > 0 {
+                self.left -= 1;
+                let read = client.read_template(DocumentPath { id: next }, EmbedQuery::default()).await;
+                let of = match read {
+                    Ok(template) => declared(&template.value()?),
+                    // What is gone, or closed to the caller, is told by a rendering.
+                    Err(failure) if failure.code == Code::NotFound => TemplateDeclaration::default(),
+                    Err(failure) => return Err(failure),
+                };
+                self.declared.insert(next, of);
+            }
+            let partials = self.declared.get(&next).into_iter().flat_map(|declared| &declared.partials);
+            open.extend(partials.map(|partial| partial.template_id));
+        }
+        let others = included.into_iter().filter(|included| *included != id);
+        let all = others.chain([id]).filter_map(|id| self.declared.get(&id));
+        Ok(all.flat_map(|declared| declared.variables.clone()).collect())
+    }
 }
 
 fn declared(template: &DocumentResponse) -> TemplateDeclaration {
@@ -52,7 +102,7 @@ pub async fn get(calls: &Remote, name: &str, arguments: JsonObject) -> Result<Ge
     })?;
     let path = DocumentPath { id };
     let template = client.read_template(path, EmbedQuery::default()).await?.value()?;
-    let kinds = declared(&template).variables;
+    let kinds = Known::of(std::slice::from_ref(&template)).variables(&client, id).await?;
     let (mut variables, mut documents) = (Map::new(), BTreeMap::new());
     for (name, value) in arguments {
         match kinds.get(&name).map(|variable| variable.kind) {

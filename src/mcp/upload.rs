@@ -55,7 +55,9 @@ pub async fn call(row: &Row, asked: Asked, calls: &Remote, telling: &Telling) ->
     match (text("base64")?, text("url")?) {
         (Some(bytes), None) => {
             let name = text("filename")?.ok_or_else(|| Failure::field("filename", "must be given with `base64`"))?;
-            let bytes = BASE64_STANDARD.decode(bytes.trim());
+            // Many programs break it into lines.
+            let bytes: String = bytes.split_ascii_whitespace().collect();
+            let bytes = BASE64_STANDARD.decode(bytes);
             let bytes = bytes.map_err(|error| Failure::field("base64", format!("is not base64: {error}")))?;
             let mut call = row.places.fill(arguments)?;
             call.body = UntypedBody::File(FileUpload::from_bytes(&name, bytes, options));

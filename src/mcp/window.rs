@@ -61,7 +61,7 @@ pub fn page(answer: &Value, schema: &Value, from: &[Value]) -> (Value, Option<Ve
 }
 
 /// The bytes of a value as JSON.
-fn size(value: &Value) -> usize {
+pub fn size(value: &Value) -> usize {
     struct Count(usize);
     impl io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -1,5 +1,7 @@
 //! The advisory locks: those that exist once in a database, and those that each thing of a kind has. PostgreSQL knows them by number alone, and two with one
 //! number would keep each other waiting for no reason; the compiler refuses an enum in which two have the same.
+use sqlx::{PgConnection, PgPool, Postgres, pool::PoolConnection};
+use std::{io::ErrorKind, time::Duration};
 
 /// A kind of thing of which each has a lock of its own. The kind is the first of the lock's two keys, so that an id never collides with a lock that exists
 /// once.
@@ -66,4 +68,33 @@ impl AdvisoryLock {
     pub const fn key(self) -> i64 {
         self as i64
     }
+}
+
+/// A connection on which somebody asks for a right. It is closed if nobody waits for the answer any more, because it may hold the lock then.
+struct Asking(Option<PoolConnection<Postgres>>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        drop(self.0.take().map(PoolConnection::detach));
+    }
+}
+
+/// A connection of its own that may do something alone until it is closed, such as numbering the events; `None` if another has that right.
+pub async fn alone(pool: &PgPool, right: AdvisoryLock) -> sqlx::Result<Option<PgConnection>> {
+    let (conn, mut asking) = (pool.acquire().await?, Asking(None));
+    let conn = asking.0.insert(conn);
+    let ours: bool =
+        sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(right.key()).fetch_one(&mut **conn).await?;
+    let conn = asking.0.take();
+    // The lock belongs to the session, so the connection never goes back to the pool.
+    Ok(conn.filter(|_| ours).map(PoolConnection::detach))
+}
+
+/// How long the database may take for a step of who does something alone or calls webhooks. A host that has vanished answers nothing, and without this the
+/// connections to it would wait for as long as the system repeats what they sent, which is a quarter of an hour or for ever.
+pub const SILENCE: Duration = Duration::from_secs(60);
+
+/// Waits for a step no longer than this. Who is told of the fault drops the connection.
+pub async fn within<T>(silence: Duration, step: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    tokio::time::timeout(silence, step).await.unwrap_or_else(|_| Err(sqlx::Error::Io(ErrorKind::TimedOut.into())))
 }

@@ -1,5 +1,5 @@
 //! The numbered events: who numbers them, who may read which, and until when they are kept.
-use super::{advisory::AdvisoryLock, documents::add, interval::interval, scope::Readable, word::Word};
+use super::{documents::add, interval::interval, scope::Readable, word::Word};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{
@@ -19,15 +19,6 @@ pub const BATCH: i32 = 1_000;
 pub const PAGE: i64 = 500;
 /// How many old events are deleted in one statement.
 const SWEPT: i64 = 1_000;
-
-/// A connection of its own that may do something alone until it is closed, such as numbering the events; `None` if another has that right.
-pub async fn alone(pool: &PgPool, right: AdvisoryLock) -> sqlx::Result<Option<PgConnection>> {
-    let mut conn = pool.acquire().await?;
-    let ours: bool =
-        sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(right.key()).fetch_one(&mut *conn).await?;
-    // The lock belongs to the session, so the connection never goes back to the pool.
-    Ok(ours.then(|| conn.detach()))
-}
 
 /// How far a reader inside the service is. A new one begins with the next event that is numbered.
 pub async fn position(conn: &mut PgConnection, reader: &str) -> sqlx::Result<i64> {

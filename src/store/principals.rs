@@ -104,13 +104,13 @@ pub async fn update(
     Ok(row.map(PrincipalResponse::from))
 }
 
-/// The most grants and tokens of a principal that are listed when it goes.
+/// The most grants, tokens and webhooks of a principal that are listed when it goes.
 const LISTED: i64 = 1_000;
 
-/// Deletes a principal with its tokens and grants. Returns its name, and for the audit how many of both went, and the first thousand of
-/// each; `None` if there is no such principal.
+/// Deletes a principal with its tokens, grants and webhooks. Returns its name, and for the audit how many of each went, and the first
+/// thousand of them; `None` if there is no such principal.
 pub async fn delete(conn: &mut PgConnection, id: PrincipalId) -> sqlx::Result<Option<(String, Map<String, Value>)>> {
-    // From here on it gets neither.
+    // From here on it gets none of them.
     let name: Option<String> = sqlx::query_scalar("SELECT name FROM principals WHERE id = $1 FOR UPDATE")
         .bind(id)
         .fetch_optional(&mut *conn)
@@ -124,7 +124,10 @@ pub async fn delete(conn: &mut PgConnection, id: PrincipalId) -> sqlx::Result<Op
                           FROM (SELECT * FROM access_grants WHERE principal_id = $1 ORDER BY document_id LIMIT $2) g),
              'tokens_total', (SELECT count(*) FROM api_tokens WHERE principal_id = $1),
              'tokens', (SELECT coalesce(jsonb_agg(jsonb_build_object('token_id', t.id, 'name', t.name, 'prefix', t.prefix) ORDER BY t.id), '[]')
-                          FROM (SELECT * FROM api_tokens WHERE principal_id = $1 ORDER BY id LIMIT $2) t))",
+                          FROM (SELECT * FROM api_tokens WHERE principal_id = $1 ORDER BY id LIMIT $2) t),
+             'webhooks_total', (SELECT count(*) FROM webhooks WHERE principal_id = $1),
+             'webhooks', (SELECT coalesce(jsonb_agg(jsonb_build_object('webhook_id', w.id, 'url', w.url) ORDER BY w.id), '[]')
+                            FROM (SELECT * FROM webhooks WHERE principal_id = $1 ORDER BY id LIMIT $2) w))",
     )
     .bind(id)
     .bind(LISTED)

@@ -8,7 +8,7 @@ use svc_ids::RootId;
 /// How many children of a file are drawn.
 pub const COLUMNS: i64 = 400;
 /// How many regions of a file are drawn, and how many of the tasks that wait.
-const BOXES: i64 = 60;
+pub const BOXES: i64 = 60;
 /// How many waiting tasks are counted.
 const COUNTED: i64 = 100_000;
 

@@ -232,7 +232,9 @@ impl Maker<'_> {
                 && goes_on(before, node)
                 && let Some(joined) = block.text.as_mut().filter(|joined| joined.len() + text.len() < LONGEST)
             {
-                joined.push('\n');
+                if !meets(before, node) {
+                    joined.push('\n');
+                }
                 joined.push_str(text);
                 block.continued_by.push(document.id);
                 last = Some(node);
@@ -290,6 +292,14 @@ fn goes_on(before: &Node, node: &Node) -> bool {
     let ends = |node: &Node| node.span("characters");
     before.document.parent_id == node.document.parent_id
         && matches!((ends(before), ends(node)), (Some([_, end]), Some([start, _])) if start.saturating_sub(end) <= 1)
+}
+
+/// Whether a text begins where the one before it ends, in the middle of a line. A text that was trimmed has fewer characters than it takes.
+fn meets(before: &Node, node: &Node) -> bool {
+    let count = before.document.content.chars().count() as u64;
+    let is_whole = |[start, end]: &[u64; 2]| end.checked_sub(*start) == Some(count);
+    let ends = before.span("characters").filter(is_whole).map(|[_, end]| end);
+    ends.is_some() && ends == node.span("characters").map(|[start, _]| start)
 }
 
 /// A text without its first line if that is its title. The heading of a turn says in parentheses when it was said.
@@ -363,6 +373,28 @@ mod tests {
         ] {
             assert_eq!(without_title(text, title), text);
         }
+    }
+
+    #[test]
+    fn a_line_that_a_cut_divides_is_one_line_again() {
+        let node = |id: i64, content: &str, characters: [u64; 2]| {
+            let at = "2026-03-01T10:00:00Z";
+            let document = serde_json::json!({
+                "id": id, "parent_id": 1, "title": "Herons", "content": content, "structured_content": {}, "path": [1], "usetype": "chunk",
+                "position": null, "event_time": null, "created_at": at, "updated_at": at, "content_hash": "", "settled": "settled",
+            });
+            let document = serde_json::from_value(document).unwrap();
+            Node { document, anchor: serde_json::json!({ "characters": characters }), is_segment: false }
+        };
+        let rules = Rules::new(Vec::new());
+        let maker = Maker { rules: &rules, is_plain: true };
+        let shown =
+            |nodes: &[Node]| maker.flow(1, nodes, None).into_iter().filter_map(|block| block.text).collect::<Vec<_>>();
+        let nodes = [node(2, "鹭在等。", [0, 4]), node(3, "鹭飞了。", [4, 8]), node(4, "It is gone.", [9, 20])];
+        assert_eq!(shown(&nodes), ["鹭在等。鹭飞了。\nIt is gone."]);
+        // A piece that a caller cuts off has the blank lines behind it among its characters.
+        let nodes = [node(2, "One.", [0, 6]), node(3, "# Two", [6, 11])];
+        assert_eq!(shown(&nodes), ["One.\n# Two"]);
     }
 
     #[test]

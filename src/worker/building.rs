@@ -3,8 +3,7 @@ use crate::{
     core::Core,
     search::bm25,
     store::{
-        advisory::AdvisoryLock,
-        event_feed,
+        advisory::{self, AdvisoryLock},
         indexes::manage::{self, Building},
     },
 };
@@ -55,7 +54,7 @@ async fn build(core: &Core, seen: &mut Seen) -> sqlx::Result<()> {
         return Ok(());
     }
     // Two that build the same would read each document for nothing.
-    let Some(mut alone) = event_feed::alone(&core.pool, AdvisoryLock::Indexes).await? else { return Ok(()) };
+    let Some(mut alone) = advisory::alone(&core.pool, AdvisoryLock::Indexes).await? else { return Ok(()) };
     while !left.is_empty() {
         for index in &left {
             if let Err(error) = bm25::build(core, *index, BATCHES).await {

@@ -196,6 +196,21 @@ impl PgQueue {
         failure: &TaskFailure,
         is_cancelled: bool,
     ) -> sqlx::Result<(Failed, Option<RootId>)> {
+        match self.try_to_record_failure(grant, failure, is_cancelled).await {
+            Err(error) if settle::is_miscounted(&error) => {
+                settle::recount_tasks(&self.pool, grant.document_id, &error).await?;
+                self.try_to_record_failure(grant, failure, is_cancelled).await
+            }
+            recorded => recorded,
+        }
+    }
+
+    async fn try_to_record_failure(
+        &self,
+        grant: &Grant,
+        failure: &TaskFailure,
+        is_cancelled: bool,
+    ) -> sqlx::Result<(Failed, Option<RootId>)> {
         let mut tx = store::transaction::begin(&self.pool).await?;
         let cancelled = is_cancelled.then(TaskFailure::cancelled);
         let failure = cancelled.as_ref().unwrap_or(failure);

@@ -19,7 +19,7 @@ use svc_client::{
     Access, FileUpload, Json,
     wire::{
         AuditQuery, ContextPath, DocumentPath, FileQuery, GrantRight, IndexDocumentPath, IndexPath, NewMembers,
-        PiecesQuery, PresentationPath, PrincipalPath, SplitRequest, UploadQuery, WaitQuery,
+        NewWebhook, PiecesQuery, PresentationPath, PrincipalPath, SplitRequest, UploadQuery, WaitQuery,
     },
 };
 use svc_ids::{DocumentId, PrincipalId};
@@ -346,6 +346,8 @@ async fn the_audit_lists_what_goes_with_a_principal() {
     let places = [stored(&app, "Place", "A heron.").await, stored(&app, "Place", "A coot.").await];
     principals::grant(&app, &one, places[0], GrantRight::Read).await;
     principals::grant(&app, &one, places[1], GrantRight::Write).await;
+    let new = NewWebhook { url: "https://example.org/".to_owned(), kinds: None, root: None };
+    let webhook = one.client.create_webhook(Json(new)).await.unwrap().webhook.id;
     app.client.delete_principal(PrincipalPath { id: one.id }).await.unwrap();
     let told = app.client.list_audit(AuditQuery { limit: Some(1), ..AuditQuery::default() }).await.unwrap().entries;
     let expected = json!({
@@ -353,6 +355,8 @@ async fn the_audit_lists_what_goes_with_a_principal() {
         "grants": [{"document_id": places[0], "right": "read"}, {"document_id": places[1], "right": "write"}],
         "tokens_total": 1,
         "tokens": [{"token_id": one.token_id, "name": "test", "prefix": &one.secret[..12]}],
+        "webhooks_total": 1,
+        "webhooks": [{"webhook_id": webhook, "url": "https://example.org/"}],
     });
     assert_eq!((told[0].act.as_str(), Value::Object(told[0].detail.clone())), ("principal.delete", expected));
     assert_eq!((told[0].principal_id, told[0].principal.as_deref()), (Some(one.id), Some("one")));

@@ -1,5 +1,11 @@
 //! Many documents in one call, and files of them.
-use crate::support::{TOKEN, TestApp, Wish, invariants, place, repository, until, until_a_statement_waits};
+use crate::{
+    queue,
+    support::{
+        TOKEN, TestApp, Wish, invariants, place, repository, until, until_a_statement_like_this_waits,
+        until_a_statement_waits,
+    },
+};
 use serde_json::{Value, json};
 use std::process::{Command, Output};
 use svc::store::{
@@ -7,6 +13,7 @@ use svc::store::{
     moves,
     transaction::{self, Transaction},
 };
+use svc_actors::WriteMode;
 use svc_client::{
     Code, Failure, Json,
     wire::{
@@ -518,6 +525,32 @@ async fn a_key_names_one_line_of_an_import_however_far_apart_two_are() {
     let said: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(said[0], json!({"line": 601, "reason": "line 2 has the key too"}));
     assert_eq!(said[1], json!({"lines": 601, "stored": 600, "existing": 0, "refused": 1}));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn batches_under_the_same_documents_hold_their_tasks_in_the_same_order() {
+    let app = queue::app().await;
+    let mut folders = Vec::new();
+    for _ in 0..8 {
+        let folder = queue::node(&app, None).await;
+        let task = queue::task(&app, &folder, WriteMode::Children, 0, None).await;
+        folders.push((folder.0, task));
+    }
+    let mut held = app.pool.begin().await.unwrap();
+    let first = "SELECT FROM task_queue WHERE id = $1 FOR UPDATE";
+    sqlx::query(first).bind(folders[0].1).execute(&mut *held).await.unwrap();
+    let notes = folders.iter().rev().map(|(id, _)| json!({"title": "Note", "content": "", "parent_id": id}));
+    let batch: NewBatch = serde_json::from_value(json!({"documents": notes.collect::<Vec<_>>()})).unwrap();
+    let client = app.client.clone();
+    let batch = tokio::spawn(async move { client.create_documents(Json(batch)).await });
+    until_a_statement_like_this_waits(&app.pool, "%JOIN around%").await;
+    let free = "SELECT count(*) FROM (SELECT FROM task_queue WHERE task_type = 'test' FOR UPDATE SKIP LOCKED) free";
+    let free: i64 = sqlx::query_scalar(free).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(free, 7, "it holds none before the first, for which another batch may wait");
+    held.rollback().await.unwrap();
+    assert_eq!(batch.await.unwrap().unwrap().documents.len(), 8);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }
 

@@ -8,9 +8,12 @@ use reqwest::Response;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use sha2::{Digest, Sha256};
 use std::{
+    fs::File,
+    io::{Seek, SeekFrom},
     os::unix::fs::{FileTypeExt, PermissionsExt, symlink},
     path::Path,
     process::Command,
+    sync::Arc,
 };
 use svc_client::{
     Code, Failure, FileUpload, Json, Meta, Validated,
@@ -210,6 +213,23 @@ async fn a_download_whose_file_is_deleted_breaks_off_and_never_ends_short() {
             assert_eq!(first.len() + rest.iter().map(|piece| piece.len()).sum::<usize>(), LENGTH);
         }
     }
+    // Nothing is damaged: the log says nothing of it, and the reader is told what happened.
+    let id = app.upload_bytes("noise.bin", noise(2 << 20)).await.unwrap().document_id;
+    let file = app.in_process.read_bytes(DocumentPath { id }).await.unwrap().value().unwrap();
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
+    let log = Arc::new(tempfile::tempfile().unwrap());
+    let subscriber =
+        tracing_subscriber::fmt().json().with_max_level(tracing::Level::WARN).with_writer(log.clone()).finish();
+    let guard = tracing::subscriber::set_default(subscriber);
+    let end: Result<Vec<_>, Failure> = file.bytes.try_collect().await;
+    drop(guard);
+    if app.service.settings.blob_store.is_none() {
+        assert_eq!(end.unwrap_err().code, Code::NotFound);
+    }
+    let mut log: &File = &log;
+    log.seek(SeekFrom::Start(0)).unwrap();
+    let said = std::io::read_to_string(log).unwrap();
+    assert!(!said.contains("damaged"), "{said}");
     app.end().await;
 }
 

@@ -12,7 +12,7 @@ use crate::{
     admin::idle,
     principals::{grant, someone},
     queue::{node, task},
-    support::{TOKEN, TestApp, http, sample, until},
+    support::{TOKEN, TestApp, http, sample, until, until_a_statement_like_this_waits},
 };
 use futures_util::StreamExt;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
@@ -281,6 +281,19 @@ async fn only_a_form_of_the_session_changes_anything() {
         ["task.retry", "task.cancel", "task.retry", "task.cancel", "task_type.resume", "task_type.pause"],
         "each act is on record, once"
     );
+    // Whoever goes to another page meanwhile hangs up on the form, and the act goes on.
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE access_audit IN EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
+    let form = tokio::spawn(console.post(pause, Some(&cookie), &[("csrf", token.as_str())]).send());
+    until_a_statement_like_this_waits(&app.pool, "%INTO access_audit%").await;
+    form.abort();
+    assert!(form.await.unwrap_err().is_cancelled(), "it waits for the lock");
+    // The console hears of that before it answers what comes later.
+    for path in ["/workers", "/regions", "/actors"] {
+        console.text(path, &cookie).await;
+    }
+    held.rollback().await.unwrap();
+    until("the act to be carried out", async || is_paused().await.then_some(())).await;
     let host = console.send(Method::GET, "/login", None).header("host", "evil.example").send().await.unwrap();
     assert_eq!(host.status(), 403, "a foreign name that leads here");
     app.client.resume_task_type(TaskTypePath { task_type: "test".to_owned() }).await.unwrap();

@@ -20,7 +20,7 @@ use svc::{
     events::sequencer,
     store::{
         access,
-        advisory::AdvisoryLock,
+        advisory::{self, AdvisoryLock},
         documents,
         event_feed::{self, Audience, Kept, PAGE, Wanted},
         events, places,
@@ -559,8 +559,8 @@ async fn a_principal_is_told_what_the_definition_says_in_random_trees() {
 #[tokio::test]
 async fn only_one_session_numbers_and_another_takes_over_when_it_is_gone() {
     let pool = server::new_pool().await;
-    let first = event_feed::alone(&pool, AdvisoryLock::Sequencer).await.unwrap().expect("nobody numbers");
-    assert!(event_feed::alone(&pool, AdvisoryLock::Sequencer).await.unwrap().is_none());
+    let first = advisory::alone(&pool, AdvisoryLock::Sequencer).await.unwrap().expect("nobody numbers");
+    assert!(advisory::alone(&pool, AdvisoryLock::Sequencer).await.unwrap().is_none());
     drop(first);
-    until("the lock", async || event_feed::alone(&pool, AdvisoryLock::Sequencer).await.unwrap()).await;
+    until("the lock", async || advisory::alone(&pool, AdvisoryLock::Sequencer).await.unwrap()).await;
 }

@@ -6,6 +6,7 @@ use crate::{
     support::{TestApp, invariants, sample, until},
 };
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 use sqlx::Connection;
 use std::time::Duration;
 use svc::{
@@ -13,15 +14,15 @@ use svc::{
         admin,
         advisory::AdvisoryLock,
         leases::{self, Lapsed},
-        tasks::{self, Claimer},
+        tasks::{self, Claimer, NewTask},
         upkeep,
         workers::{self, WorkerRow},
     },
     worker::queue::PgQueue,
 };
 use svc_actors::{Grant, Lane, Queue, TaskFailure, WriteMode};
-use svc_client::wire::{ErrorType, FindingKind, Settled, TaskPath, WorkerQuery};
-use svc_ids::TaskId;
+use svc_client::wire::{DocumentPath, ErrorType, FindingKind, Settled, TaskPath, WorkerQuery};
+use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
 
 /// So short that it has expired by the next look.
@@ -143,6 +144,53 @@ async fn a_task_that_cannot_be_ended_keeps_neither_others_held_nor_the_upkeep_aw
     assert_eq!(queue.reap().await.unwrap(), 1);
     assert!(finished(ids[0]).await);
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_ends_though_the_count_of_its_node_does_not_fit() {
+    let app = app().await;
+    let file = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let embed = NewTask {
+        task_type: "embed",
+        lane: Lane::Model,
+        document_id: DocumentId(file),
+        path: &[],
+        root_id: RootId(file),
+        write_mode: WriteMode::Itself,
+        leaves: None,
+        dependencies: &[],
+        params: &json!({"leaves": []}),
+        badge: None,
+        priority: 0,
+        traceparent: None,
+    };
+    // The node of the file counts none of its tasks, of which the probe still waits.
+    let held = async || {
+        tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &embed).await.unwrap();
+        sqlx::query("UPDATE ingest_node SET open_tasks = 0").execute(&app.pool).await.unwrap();
+        tasks::claim(&app.pool, &claimer("w"), &[(Lane::Model, 1)]).await.unwrap().grants.remove(0)
+    };
+    let ended = async |grant: &Grant| {
+        let task = app.client.read_task(TaskPath { id: grant.task_id.0 }).await.unwrap();
+        let open = "SELECT open_tasks FROM ingest_node";
+        let open: i32 = sqlx::query_scalar(open).fetch_one(&app.pool).await.unwrap();
+        (task.finished, open)
+    };
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), LEASE, None);
+    let failed = held().await;
+    assert!(queue.fail(&failed, &TaskFailure::permanent("corrupt", "it is not whole")).await.unwrap());
+    assert_eq!(ended(&failed).await, (true, 1), "the probe is counted again");
+    let cancelled = held().await;
+    sqlx::query("UPDATE task_queue SET cancel_requested_at = clock_timestamp() WHERE id = $1")
+        .bind(cancelled.task_id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    queue.give_back(&[cancelled.token]).await.unwrap();
+    assert_eq!(ended(&cancelled).await, (true, 1));
+    invariants::check(&app.pool).await;
+    app.client.delete_document(DocumentPath { id: file }).await.unwrap();
     app.end().await;
 }
 

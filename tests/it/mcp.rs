@@ -95,7 +95,7 @@ fn given(name: &str, id: i64) -> Value {
     match name {
         "search_hybrid" => json!({"query": "heron", "parent_id": id, "limit": 100}),
         "list_roots" => json!({}),
-        "upload_file" => json!({"filename": "x.txt", "base64": "Qnl0ZXMgdGhhdCBub2JvZHkgaGFzLg==", "parent_id": id}),
+        "upload_file" => json!({"filename": "x.txt", "base64": "Qnl0ZXMgdGhhdCBub2Jv\nZHkgaGFzLg==", "parent_id": id}),
         "ingest" => json!({"entry": "raw", "content": "Words that nobody has.", "parent_id": id}),
         "create_document" => json!({"title": "t", "content": "c", "parent_id": id}),
         "assert_fact" => a_fact(id),
@@ -184,6 +184,20 @@ async fn every_tool_answers_what_its_operation_answers() {
         }
         assert_eq!(answer["isError"], false, "{}: {answer}", row.name);
     }
+    // A second page would be one of another answer.
+    let shelf = app.create("Herons", "A heron.", None).await.id;
+    let own = arguments(json!({"note": "x".repeat(70_000)}));
+    let new = NewDocument { parent_id: Some(shelf), structured_content: own, ..document("Heron", "The heron waits.") };
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    let note = app.client.create_document(wait, Json(new)).await.unwrap().id;
+    let said = use_tool(&app, TOKEN, "synthesize", json!({"query": "heron", "parent_id": shelf})).await;
+    let said = &said["structuredContent"];
+    assert!(said["next_cursor"].is_null() && said["answer"].is_string(), "{said}");
+    let found = said["results"].as_array().unwrap().iter().find(|found| found["id"] == note).unwrap();
+    assert_eq!(found["omitted"], json!(["content", "structured_content"]));
+    let further = json!({"query": "heron", "parent_id": shelf, "cursor": "~eyJhdCI6WyJyZXN1bHRzIiwxXX0"});
+    let refused = use_tool(&app, TOKEN, "synthesize", further).await;
+    assert_eq!(refused["structuredContent"]["field"], "cursor");
     let gone = use_tool(&app, TOKEN, "read_document", json!({"id": parent})).await;
     assert_eq!((&gone["isError"], &gone["structuredContent"]["code"]), (&json!(true), &json!("not_found")));
     let metrics = app.raw("GET", "/metrics").send().await.unwrap().text().await.unwrap();

@@ -299,7 +299,9 @@ async fn pieces_are_replaced_wherever_their_segments_have_put_them() {
     // It waits for a segment before it has a piece, as a delete of that segment does.
     let (held, mut other) = (made.segments[0].id, app.pool.begin().await.unwrap());
     // What was refused may hold it for a moment after its answer.
-    let hold = |id: i64, or: &str| sqlx::query(sqlx::AssertSqlSafe(format!("SELECT FROM documents WHERE id = $1 FOR UPDATE {or}"))).bind(id);
+    let hold = |id: i64, or: &str| {
+        sqlx::query(sqlx::AssertSqlSafe(format!("SELECT FROM documents WHERE id = $1 FOR UPDATE {or}"))).bind(id)
+    };
     hold(held, "").execute(&mut *other).await.unwrap();
     let (again, ()) = tokio::join!(split(&app, id, at(&starts[..1], true)), async {
         until_a_statement_like_this_waits(&app.pool, "%cardinality(path)%").await;

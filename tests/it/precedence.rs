@@ -239,6 +239,33 @@ async fn a_delete_that_is_refused_for_a_task_above_has_ended_none_below() {
     app.end().await;
 }
 
+/// Two changes that wait for each other are told apart by the server, which ends one of them.
+#[tokio::test]
+async fn a_delete_that_gives_way_to_another_change_is_tried_again_by_itself() {
+    let app = app().await;
+    let (one, other) = (node(&app, None).await, node(&app, None).await);
+    let run = async |statements: &'static str| sqlx::raw_sql(statements).execute(&app.pool).await.unwrap();
+    run("CREATE SEQUENCE tries;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+         DECLARE try bigint := nextval('tries');
+         BEGIN
+             IF try = 1 OR try > 3 THEN RAISE 'in a circle' USING ERRCODE = 'deadlock_detected'; END IF;
+             IF try = 2 THEN RAISE 'something is under it' USING ERRCODE = 'foreign_key_violation'; END IF;
+             RETURN OLD;
+         END $$;
+         CREATE TRIGGER refuse BEFORE DELETE ON documents FOR EACH ROW EXECUTE FUNCTION refuse()")
+    .await;
+    app.client.delete_document(DocumentPath { id: one.0 }).await.unwrap();
+    // One that always has to give way is refused in the end.
+    let refused = app.client.delete_document(DocumentPath { id: other.0 }).await.unwrap_err();
+    assert_eq!((refused.code, refused.members["retry_after"].as_i64()), (Code::Unavailable, Some(1)));
+    let tries: i64 = sqlx::query_scalar("SELECT last_value FROM tries").fetch_one(&app.pool).await.unwrap();
+    assert!((5..20).contains(&tries), "{tries} tries");
+    run("DROP TRIGGER refuse ON documents").await;
+    app.client.delete_document(DocumentPath { id: other.0 }).await.unwrap();
+    app.end().await;
+}
+
 #[tokio::test]
 async fn what_is_being_embedded_or_ingested_can_be_deleted() {
     let app = TestApp::start().await;

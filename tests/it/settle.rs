@@ -1,6 +1,9 @@
 //! Settling: the events of tasks that ended are taken, and what has nothing open under it settles.
-use crate::support::{TestApp, Wish, invariants, sample};
-use serde_json::Value;
+use crate::{
+    edits::patched,
+    support::{TestApp, Wish, invariants, sample, until},
+};
+use serde_json::{Value, json};
 use sqlx::{
     PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -17,7 +20,7 @@ use svc::{
         transaction,
     },
 };
-use svc_client::wire::DocumentPath;
+use svc_client::wire::{DocumentPath, Settled, TaskTypePath};
 use svc_ids::RootId;
 
 async fn tell(app: &TestApp, root: i64, times: i32) {
@@ -170,5 +173,28 @@ async fn only_counts_that_do_not_fit_are_called_a_defect() {
     for id in roots {
         app.client.delete_document(DocumentPath { id }).await.unwrap();
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_end_for_a_count_is_done_once_that_is_right() {
+    let app = TestApp::start().await;
+    let (id, _) = app.ingest(&sample("handbook.md")).await;
+    let embeds = || TaskTypePath { task_type: "embed".to_owned() };
+    app.client.pause_task_type(embeds()).await.unwrap();
+    let chunk = app.subtree(id).await.into_iter().find(|node| node.usetype == "chunk").unwrap();
+    patched(&app, chunk.id, json!({"content": "The heron waits at the gauge."})).await;
+    run(&app.pool, "UPDATE ingest_node SET open_tasks = 0").await;
+    app.client.resume_task_type(embeds()).await.unwrap();
+    let again = "UPDATE task_queue SET retry_after = clock_timestamp()
+                  WHERE put_off_code = 'miscounted' AND NOT ready AND claim_token IS NULL";
+    let frontier = until("the file to settle again", async || {
+        run(&app.pool, again).await;
+        let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+        frontier.is_at_rest().then_some(frontier)
+    })
+    .await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }

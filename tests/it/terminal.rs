@@ -77,6 +77,8 @@ async fn help_and_refusals_name_what_a_command_takes() {
         (&["import", "documents.ndjson", "--priority", "1000"], &["--priority", "-100..=100"]),
         (&["ingest", "Cargo.toml", "--priority", "101"], &["--priority", "-100..=100"]),
         (&["priority", "1", "-101"], &["-100..=100"]),
+        (&["segment", "1", "--penalty", "inf"], &["--penalty", "takes a number"]),
+        (&["search", "heron", "--half-life", "nan"], &["--half-life", "takes a number"]),
     ] {
         let output = svc(&app, arguments).await;
         let said = tame(&output);

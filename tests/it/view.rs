@@ -403,6 +403,21 @@ async fn the_command_line_prints_what_a_page_shows() {
     assert!(print(&["view", &section.to_string(), "--references", "--table"]).await.starts_with("text [[…]] Note ["));
     let lines = print(&["view", &id.to_string(), "--all"]).await;
     assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    let folder = app.create("Shelf", "All of them.", None).await.id.to_string();
+    for title in ["Heron", "Coot"] {
+        app.create(title, "It waits.", Some(folder.parse().unwrap())).await;
+    }
+    for (mode, first) in [("list", true), ("collapsed", false)] {
+        let change = serde_json::from_value(json!({"children": {"mode": mode, "limit": 1}})).unwrap();
+        app.client.update_presentation(path("markdown"), Json(change)).await.unwrap();
+        let some = print(&["view", &folder, "--table"]).await;
+        assert!(
+            some.contains("• Heron") == first && !some.contains("• Coot") && some.contains("--all shows it"),
+            "{some}"
+        );
+        let all = print(&["view", &folder, "--table", "--all"]).await;
+        assert!(all.contains("• Heron") && all.contains("• Coot") && !all.contains("--all"), "{all}");
+    }
     app.end().await;
 }
 

@@ -7,6 +7,7 @@ use crate::{
     service::Service,
     store::{self, leases::Held},
 };
+use serde_json::Value;
 use std::time::{Duration, Instant};
 use svc_actors::Lanes;
 use svc_client::{Code, Failure};
@@ -18,6 +19,8 @@ const STAND_BACK: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(50);
 /// How often a move is tried again. A task may work at its new place, where this does not look.
 const TRIES: u32 = 5;
+/// How often an edit gives way to others that change the same at once, before its caller is told.
+const GIVES_WAY: u32 = 5;
 
 /// The claim of one edit to go before the tasks at and under a node.
 pub(super) struct Precedence {
@@ -27,20 +30,26 @@ pub(super) struct Precedence {
     begun: Instant,
     /// How often the edit may be tried again.
     tries: u32,
+    /// How often it may still give way.
+    gives_way: u32,
 }
 
 impl Precedence {
     pub fn of_delete(id: DocumentId) -> Precedence {
-        Precedence { id, ends_tasks: true, begun: Instant::now(), tries: u32::MAX }
+        Precedence { id, ends_tasks: true, begun: Instant::now(), tries: u32::MAX, gives_way: GIVES_WAY }
     }
 
     pub fn of_move(id: DocumentId) -> Precedence {
-        Precedence { id, ends_tasks: false, begun: Instant::now(), tries: TRIES }
+        Precedence { id, ends_tasks: false, begun: Instant::now(), tries: TRIES, gives_way: GIVES_WAY }
     }
 
-    /// Waits until no task holds anything at or under the node, if an edit failed because one does. An error says that the edit is not
-    /// to be tried again, and why.
+    /// Waits until no task holds anything at or under the node, if an edit failed because one does. An edit that gave way to another one is
+    /// tried again at once: it waits for the other one where the two met. An error says that the edit is not to be tried again, and why.
     pub async fn after(&mut self, service: &Service, caller: &Caller, failure: Failure) -> Result<(), Failure> {
+        if gave_way(&failure) && self.gives_way > 0 {
+            self.gives_way -= 1;
+            return Ok(());
+        }
         let is_held = failure.code == Code::Conflict && failure.members.contains_key("task_id");
         if !is_held || self.tries == 0 {
             return Err(failure);
@@ -105,6 +114,11 @@ impl Precedence {
             Err(_) => Err(failure.clone()),
         }
     }
+}
+
+/// Whether an edit failed only because somebody changed the same at that moment: the answer would tell its caller to try again after a second.
+fn gave_way(failure: &Failure) -> bool {
+    failure.code == Code::Unavailable && failure.members.get("retry_after").and_then(Value::as_u64) == Some(1)
 }
 
 /// How long an edit rests after a look that took this long. A look walks the whole region, so that a large one is looked at less often, but before

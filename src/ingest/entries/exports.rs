@@ -83,13 +83,22 @@ fn messages(text: &str) -> Option<Vec<Map<String, Value>>> {
     messages.filter(|messages| !messages.is_empty())
 }
 
+/// The first of these fields that says something: a message may have some of them empty.
 fn first<'a>(message: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
-    names.iter().find_map(|name| message.get(*name)).filter(|value| !value.is_null())
+    names.iter().filter_map(|name| message.get(*name)).find(|value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.trim().is_empty(),
+        Value::Array(parts) => !parts.is_empty(),
+        _ => true,
+    })
 }
+
+/// The fields with what a message says.
+const SAID: [&str; 4] = ["content", "text", "message", "body"];
 
 /// What a message says: a text, or the texts of its parts.
 fn said(message: &Map<String, Value>) -> Option<String> {
-    let content = ["content", "text", "message", "body"].iter().find_map(|name| message.get(*name))?;
+    let content = first(message, &SAID).or_else(|| SAID.iter().find_map(|name| message.get(*name)))?;
     let part = |part: &Value| match part {
         Value::String(text) => Some(text.clone()),
         Value::Object(part) => part.get("text").and_then(Value::as_str).map(str::to_owned),

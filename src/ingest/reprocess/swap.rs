@@ -35,6 +35,10 @@ pub struct Old {
     /// The parent of each of them.
     parents: HashMap<DocumentId, DocumentId>,
     guests: Vec<Guest>,
+    /// How many nodes under the file not every reader of it may know of. They are closed, and stay.
+    hidden: i64,
+    /// How many of these failed.
+    hidden_failed: i64,
 }
 
 /// What a caller put under a node that goes.
@@ -46,11 +50,22 @@ struct Guest {
 
 impl Old {
     pub async fn read(conn: &mut PgConnection, file: &Place) -> sqlx::Result<Old> {
-        let mut old = Old { nodes: Vec::new(), failed: 0, parents: HashMap::new(), guests: Vec::new() };
+        let mut old = Old {
+            nodes: Vec::new(),
+            failed: 0,
+            parents: HashMap::new(),
+            guests: Vec::new(),
+            hidden: 0,
+            hidden_failed: 0,
+        };
         // Each node comes after the one above it. What is under a caller's document is the caller's too.
         for Descendant { id, parent_id, is_made, has_failed, is_shown } in
             store::reprocess::descendants(conn, file).await?
         {
+            if !is_shown {
+                old.hidden += 1;
+                old.hidden_failed += i64::from(has_failed);
+            }
             let goes_above = old.parents.contains_key(&parent_id);
             if is_made && (goes_above || parent_id == file.id()) {
                 old.nodes.push(id);
@@ -210,6 +225,7 @@ async fn exchange(
     store::ingest_nodes::count(conn, id, change).await?;
     store::ingest_nodes::fold_frontiers(conn, &[id.as_root()]).await?;
     outdate_sums(&core.settings.task_badges, conn, &[id]).await?;
+    let after = Frontier { total: after.total - old.hidden, failed: after.failed - old.hidden_failed, ..after };
     let told = Told { after, followed, lost, moved, facts_followed, facts_lost, bindings, merges, extractions_lost };
     Ok(tell(conn, file, generation, told).await?)
 }
@@ -257,7 +273,7 @@ async fn relocate(
     Ok(Some((from, to)))
 }
 
-/// What is told of a swap. Of links, facts, documents and bindings it counts those that every reader of the file may know of.
+/// What is told of a swap. Of nodes, links, facts, documents and bindings it counts those that every reader of the file may know of.
 struct Told {
     after: Frontier,
     followed: usize,

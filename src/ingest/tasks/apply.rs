@@ -212,7 +212,16 @@ impl<'a> Transaction<'a> {
     async fn end(mut self, outcome: Outcome, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
         let Apply { grant, tools, claims, started_at, permit, .. } = self.apply;
         if store::ingest_nodes::is_counted(&grant.task_type) {
-            store::ingest_nodes::task_over(&mut self.conn, grant.document_id).await.classified()?;
+            let counted = store::ingest_nodes::task_over(&mut self.conn, grant.document_id).await;
+            if let Err(error) = &counted
+                && settle::is_miscounted(error)
+            {
+                self.conn.rollback().await.classified()?;
+                settle::recount_tasks(&tools.pool, grant.document_id, error).await.classified()?;
+                let message = "the tasks of the node were counted wrongly, and are counted anew";
+                return Err(TaskFailure::away("miscounted", message));
+            }
+            counted.classified()?;
         }
         // From here on another task may run in place of this one. Not sooner, because the writes above may be long, and
         // take memory and a connection.

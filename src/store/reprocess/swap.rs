@@ -21,7 +21,7 @@ pub struct Descendant {
     /// A task made it of the file; no caller created, uploaded or cut it.
     pub is_made: bool,
     pub has_failed: bool,
-    /// Whoever may read the file may read it.
+    /// Whoever may read the file may read it: a grant on a closed file covers what is closed again inside it.
     pub is_shown: bool,
 }
 
@@ -35,7 +35,7 @@ pub async fn has_failed(conn: &mut PgConnection, file: &Place) -> sqlx::Result<b
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
 pub async fn descendants(conn: &mut PgConnection, file: &Place) -> sqlx::Result<Vec<Descendant>> {
     sqlx::query_as(
-        "SELECT d.id, d.parent_id, coalesce(o.rule <> ALL($2), false) AS is_made, d.settled = 'failed' AS has_failed, d.guard IN (0, f.guard) AS is_shown
+        "SELECT d.id, d.parent_id, coalesce(o.rule <> ALL($2), false) AS is_made, d.settled = 'failed' AS has_failed, f.guard <> 0 OR d.guard = 0 AS is_shown
            FROM documents f JOIN documents d ON d.path @> ARRAY[$1::bigint] LEFT JOIN node_origins o ON o.document_id = d.id
           WHERE f.id = $1 ORDER BY cardinality(d.path), d.id",
     )

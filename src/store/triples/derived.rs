@@ -2,14 +2,13 @@
 //! (`follow_rules`, `follow_axioms`) add what waits, and close what hangs on a fact that is closed.
 use super::{fact_readable, write::take_pen};
 use crate::store::{
-    advisory::AdvisoryLock,
     documents::add,
     scope::{Readable, readable},
     text::Verbatim,
 };
 use chrono::{DateTime, Utc};
 use futures_util::TryStreamExt;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use std::collections::HashMap;
 use svc_client::wire::FactType;
 use svc_ids::{DocumentId, PredicateId, TripleId};
@@ -19,17 +18,6 @@ use uuid::Uuid;
 const PREMISES: i64 = 100;
 /// How many characters of the reason of a failure are kept.
 const REASON: i32 = 500;
-
-/// A connection of its own that may derive facts until it is closed; `None` if another has that right.
-pub async fn leader(pool: &PgPool) -> sqlx::Result<Option<PgConnection>> {
-    let mut conn = pool.acquire().await?;
-    let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
-        .bind(AdvisoryLock::Rules.key())
-        .fetch_one(&mut *conn)
-        .await?;
-    // The lock belongs to the session, so the connection never goes back to the pool.
-    Ok(ours.then(|| conn.detach()))
-}
 
 /// The predicates that wait, each once, the first that came before others.
 pub async fn waiting(conn: &mut PgConnection) -> sqlx::Result<Vec<PredicateId>> {

@@ -1,10 +1,13 @@
 //! Listings with more rows than a page or a screen has.
 use super::{lines, svc, text};
-use crate::support::{TestApp, Wish};
+use crate::{
+    principals::{grant, someone},
+    support::{TestApp, Wish, document},
+};
 use serde_json::json;
 use svc_client::{
     Json,
-    wire::{DocumentPath, NewBatch, NewTemplate, WaitQuery},
+    wire::{DocumentPath, GrantRight, NewBatch, NewDocument, NewTemplate, WaitQuery},
 };
 
 /// What is said where rows are left out.
@@ -33,6 +36,14 @@ async fn a_program_gets_every_row_and_who_gets_less_is_told_so() {
             assert_eq!(text(&listed.stderr).contains(MORE), is_told, "{arguments:?} {most:?}");
         }
     }
+    // What may be read under a document that may not is in the tree too.
+    let new = NewDocument { parent_id: Some(made[1].document_id), ..document("Inner", "") };
+    let inner = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id;
+    let reader = someone(&app, "reader").await;
+    grant(&app, &reader, inner, GrantRight::Read).await;
+    let tree = svc(&app, &["--table", "--token", &reader.secret, "tree", &top, "--most", "300"]).await;
+    let tree = text(&tree.stdout);
+    assert!(tree.contains(&format!("\n  {inner} markdown “Inner”")) && !tree.contains("“Child 0”"), "{tree}");
     app.end().await;
 }
 

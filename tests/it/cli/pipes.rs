@@ -9,7 +9,7 @@ use serde_json::json;
 use std::{
     fs,
     io::Write,
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
 };
 use svc_client::{Json, wire::WaitQuery};
 
@@ -99,4 +99,12 @@ async fn an_exit_code_that_is_an_answer_is_given_though_nobody_reads() {
     let bulk = start(&app.base, &["bulk", "--dry-run", "--journal", journal, manifest]);
     assert_eq!(unread(bulk).await, Some(3));
     app.end().await;
+}
+
+#[test]
+fn completions_that_find_no_room_are_no_success() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut completions = Command::new(env!("CARGO_BIN_EXE_svc"));
+    let done = completions.args(["completions", "bash"]).stdout(full).output().unwrap();
+    assert!(done.status.code() == Some(1) && text(&done.stderr).contains("No space left"), "{done:?}");
 }

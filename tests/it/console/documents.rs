@@ -4,7 +4,7 @@ use crate::{
     admin::{idle, of_root},
     principals::someone,
     queue,
-    support::{TOKEN, TestApp, sample, until},
+    support::{TOKEN, TestApp, sample, until, until_a_statement_like_this_waits},
 };
 use reqwest::Method;
 use serde_json::json;
@@ -261,6 +261,22 @@ async fn what_failed_for_good_is_found_behind_whatever_is_tried_again_by_itself(
         assert!(notice.contains(says), "{says}: {notice}");
     }
     assert_eq!(app.client.read_task(TaskPath { id: failed.0 }).await.unwrap().status, TaskStatus::Pending);
+    // Of two that are listed the second one is gone when its turn comes.
+    let gone = queue::task(&app, &root, WriteMode::Itself, 0, None).await;
+    for id in [failed, gone] {
+        app.client.cancel_task(TaskPath { id: id.0 }).await.unwrap();
+    }
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE access_audit IN EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
+    let retry = console.post(&format!("/documents/{}/retry", root.0), Some(&owner), &[("csrf", &token)]).send();
+    let purge = async {
+        until_a_statement_like_this_waits(&app.pool, "%INTO access_audit%").await;
+        sqlx::query("DELETE FROM task_queue WHERE id = $1").bind(gone.0).execute(&app.pool).await.unwrap();
+        held.rollback().await.unwrap();
+    };
+    let (retry, ()) = tokio::join!(retry, purge);
+    let notice = retry.unwrap().headers()["set-cookie"].to_str().unwrap().to_owned();
+    assert!(notice.contains("Queued%201%20task%20again."), "{notice}");
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     console.end().await;
     app.end().await;

@@ -110,6 +110,36 @@ async fn the_pages_of_a_principal_count_as_its_requests_and_keep_no_operator_wai
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn all_who_wait_for_an_overview_that_cannot_be_read_wait_for_one_look() {
+    let app = idle().await;
+    sqlx::raw_sql(
+        "CREATE SEQUENCE looks;
+         CREATE FUNCTION is_read() RETURNS boolean STABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('looks'); RAISE EXCEPTION 'not now'; END $$;
+         ALTER TABLE paused_task_type RENAME TO elsewhere;
+         CREATE VIEW paused_task_type AS SELECT * FROM elsewhere WHERE is_read()",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let seen = join_all((0..20).map(|_| app.service.sampler.overview())).await;
+    assert!(seen.iter().all(Option::is_none));
+    let looks: i64 = sqlx::query_scalar("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM looks")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    // The sampler may take a look by itself meanwhile.
+    assert!((1..10).contains(&looks), "{looks} looks for twenty who asked at once");
+    sqlx::raw_sql(
+        "DROP VIEW paused_task_type; ALTER TABLE elsewhere RENAME TO paused_task_type; DROP FUNCTION is_read; DROP SEQUENCE looks",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    until("an overview", async || app.service.sampler.overview().await.map(drop)).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_count_that_ends_early_says_so_and_many_silent_workers_are_one_thing_to_look_at() {
     let app = idle().await;
     let console = Console::of(&app).await;
@@ -148,6 +178,9 @@ async fn a_count_that_ends_early_says_so_and_many_silent_workers_are_one_thing_t
     .await;
     assert!(page.contains("10,000+") && page.contains("5 workers have gone silent lately."), "{page}");
     assert!(!page.contains("10,000<") && !page.contains(">12,0"), "{page}");
+    let tasks = console.text("/tasks", &cookie).await;
+    assert!(tasks.contains(">10,000+<") && tasks.contains(">10,001+<"), "{tasks}");
+    assert!(!tasks.contains("10,000<") && !tasks.contains("10,001<"), "{tasks}");
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     console.end().await;
     app.end().await;

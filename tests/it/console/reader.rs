@@ -8,7 +8,7 @@ use crate::{
     admin::idle,
     principals::{grant, someone},
     support::{
-        TOKEN, TestApp, Wish,
+        IN_DATABASE, TOKEN, TestApp, Wish,
         browser::{Browser, Program},
         document, missing, sample, until,
     },
@@ -340,7 +340,7 @@ async fn files_are_stored_by_a_form_of_the_session_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_form_that_is_not_read_to_its_end_says_so() {
-    let settings = [("SVC_MAX_UPLOAD_BYTES", "1024")];
+    let settings = [("SVC_MAX_UPLOAD_BYTES", "1024"), IN_DATABASE];
     let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
     let console = Console::of(&app).await;
     let cookie = console.sign_in(TOKEN).await;
@@ -374,6 +374,18 @@ async fn a_form_that_is_not_read_to_its_end_says_so() {
     let spoilt = said(&request.multipart(spoilt).send().await.unwrap());
     assert!(spoilt.contains("Stored the file. Refused 1 file"), "{spoilt}");
     assert!(spoilt.contains("The rest of the form was not read") && spoilt.contains("before the files"), "{spoilt}");
+    // What has no room at the database is told to operators too.
+    sqlx::raw_sql(
+        "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$;
+         CREATE TRIGGER no_room BEFORE INSERT ON documents FOR EACH ROW EXECUTE FUNCTION no_room()",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let full = said(&send(&console, &cookie, &token, None, vec![("six.md", b"# Six\n".to_vec())]).await);
+    assert!(full.contains("Nothing was stored.") && full.contains("six.md: the disk is full"), "{full}");
+    assert!(app.service.disk.check().unwrap_err().contains("a write was refused for lack of space"));
+    sqlx::raw_sql("DROP TRIGGER no_room ON documents; DROP FUNCTION no_room()").execute(&app.pool).await.unwrap();
     console.end().await;
     app.end().await;
 }

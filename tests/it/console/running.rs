@@ -441,6 +441,25 @@ async fn a_region_of_the_page_is_known_by_its_task_and_an_act_leads_back_to_the_
         assert!(page.contains(&format!("<li id=\"g-{id}-w\">")), "{id}: {page}");
     }
     assert!(console.text("/regions", &cookie).await.contains("name=\"back\" value=\"/regions\""));
+    // Of a file with many held regions not all are read, and the page says so.
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode)
+         SELECT task_type, scope_document_id, lane, node_path || n || '/', node_depth + 1, root_id, write_mode
+           FROM task_queue, generate_series(1000001, 1000060) n WHERE id = $1",
+    )
+    .bind(held[0])
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    until("the others to be held", async || {
+        let more = claim(&app, 20).await;
+        held.extend(more.into_iter().map(|grant| grant.task_id));
+        (held.len() == 62).then_some(())
+    })
+    .await;
+    // Each look has an address of its own, since a page is kept for a moment.
+    let page = console.text(&format!("{here}&look=2"), &cookie).await;
+    assert!(page.contains("60+ regions held") && page.contains("and 54+ more held"), "{page}");
     for table in ["task_reservation", "task_queue"] {
         sqlx::query(sqlx::AssertSqlSafe(format!("DELETE FROM {table}"))).execute(&app.pool).await.unwrap();
     }

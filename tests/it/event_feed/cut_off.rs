@@ -2,16 +2,23 @@
 use super::{create, query};
 use crate::{
     access::Random,
-    support::{PATIENCE, TestApp, Wish, until},
+    support::{
+        PATIENCE, TestApp, Wish,
+        proxy::{Proxy, Weather},
+        server, until,
+    },
     webhooks::Receiver,
 };
 use futures_util::StreamExt;
 use serde_json::json;
-use sqlx::PgPool;
+use sqlx::{
+    PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions, PgSslMode},
+};
 use std::{collections::BTreeSet, time::Duration};
 use svc::{
     events::sequencer,
-    store::{events, transaction},
+    store::{event_feed, events, transaction},
     webhooks,
 };
 use svc_client::{
@@ -58,17 +65,22 @@ async fn kill_sequencers(pool: PgPool) -> u64 {
     while killed <= KILLS {
         // A sequencer has time to number some events before it is killed.
         tokio::time::sleep(Duration::from_millis(150)).await;
-        killed += sqlx::query(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1::bigint::oid AND granted
-                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        )
-        .bind(0x7376_6307_i64)
-        .execute(&pool)
-        .await
-        .unwrap()
-        .rows_affected();
+        killed += kill_sequencer(&pool).await;
     }
     killed
+}
+
+/// Ends the connection of whoever numbers, if somebody does; returns how many that were.
+async fn kill_sequencer(pool: &PgPool) -> u64 {
+    sqlx::query(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1::bigint::oid AND granted
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+    )
+    .bind(0x7376_6307_i64)
+    .execute(pool)
+    .await
+    .unwrap()
+    .rows_affected()
 }
 
 /// Reads a few events at a time, each time from where it was cut off; returns them with their numbers, and how often it was.
@@ -138,4 +150,38 @@ async fn a_reader_that_is_cut_off_sees_every_commit_once_whatever_is_killed() {
     assert_eq!(called.await, committed, "the webhook is told of each at least once");
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     app.end().await;
+}
+
+/// A database's host that vanishes closes no connection.
+#[tokio::test]
+async fn events_are_numbered_again_after_the_database_fell_silent() {
+    let known = server::new_database().await;
+    let direct = PgPoolOptions::new().connect_with(known.clone()).await.unwrap();
+    let socket = known.get_socket().unwrap().join(format!(".s.PGSQL.{}", known.get_port()));
+    let proxy = Proxy::start(socket).await;
+    let behind = PgConnectOptions::new_without_pgpass()
+        .host("127.0.0.1")
+        .port(proxy.address.port())
+        .username(known.get_username())
+        .database(known.get_database().unwrap())
+        .ssl_mode(PgSslMode::Disable);
+    let pool = PgPoolOptions::new().connect_with(behind).await.unwrap();
+    let task = sequencer::start_with(pool.clone(), Duration::from_secs(2));
+    let made = "INSERT INTO documents (path, title, content, usetype, content_hash, guard) VALUES ('{}', 't', 'c', 'markdown', 'sha256:', 0) RETURNING id";
+    let id: DocumentId = sqlx::query_scalar(made).fetch_one(&direct).await.unwrap();
+    let numbered = async |count: i64| {
+        let mut conn = direct.acquire().await.unwrap();
+        events::record(&mut conn, EventKind::DocumentUpdated, &[id], &json!({})).await.unwrap();
+        until("the event's number", async || {
+            (event_feed::kept(&mut conn).await.unwrap().newest == count).then_some(())
+        })
+        .await;
+    };
+    numbered(1).await;
+    proxy.set(Weather::Blackhole);
+    pool.set_connect_options(known);
+    // The server gives up a client that vanished.
+    until("the end of who numbered", async || (kill_sequencer(&direct).await == 1).then_some(())).await;
+    numbered(2).await;
+    task.abort();
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use svc::{
     access::Caller,
     store::{
-        advisory::AdvisoryLock,
+        advisory::{self, AdvisoryLock},
         bulk::{self, Receipt},
         event_feed, events, transaction,
     },
@@ -56,8 +56,8 @@ async fn a_message_has_one_outcome_and_what_is_told_is_told_once() {
     assert_eq!(count(&app.pool, "bulk_message").await, 1, "only what was rejected is forgotten");
     drop(conn);
 
-    let mut teller = event_feed::alone(&app.pool, AdvisoryLock::Outcomes).await.unwrap().unwrap();
-    assert!(event_feed::alone(&app.pool, AdvisoryLock::Outcomes).await.unwrap().is_none(), "one tells");
+    let mut teller = advisory::alone(&app.pool, AdvisoryLock::Outcomes).await.unwrap().unwrap();
+    assert!(advisory::alone(&app.pool, AdvisoryLock::Outcomes).await.unwrap().is_none(), "one tells");
     let told = crate::support::until("all are numbered", async || {
         let told = bulk::untold(&mut teller, 100).await.unwrap();
         let dead = told.iter().filter(|event| event.kind.is_some()).count();

@@ -64,6 +64,22 @@ async fn templates_are_prompts_with_their_variables_as_arguments() {
         let refused = get(name, arguments).await.unwrap_err().to_string();
         assert!(refused.contains(says), "{refused}");
     }
+    // What a template includes takes its values through the same prompt.
+    let body = json!({
+        "title": "Ask politely", "content": "{{ words }}, please: {% include 'ask' %}", "variables": {"words": {"type": "string"}},
+        "partials": [{"name": "ask", "template_id": id}], "private": true,
+    });
+    let new: NewTemplate = serde_json::from_value(body).unwrap();
+    let polite = app.client.create_template(WaitQuery::default(), Json(new)).await.unwrap().id;
+    let prompts = client.list_all_prompts().await.unwrap();
+    let taken = prompts.iter().find(|prompt| prompt.name == format!("template-{polite}")).unwrap().arguments.clone();
+    let taken: Vec<_> = taken.unwrap().into_iter().map(|a| (a.name, a.required)).collect();
+    let required = [("note", true), ("question", true), ("tags", false), ("words", true)];
+    assert_eq!(taken, required.map(|(name, required)| (name.to_owned(), Some(required))));
+    let given = json!({"question": "Who?", "words": "7", "note": note.to_string()});
+    let got = get(format!("template-{polite}"), given).await.unwrap();
+    let ContentBlock::Text(text) = &got.messages[0].content else { panic!("{got:?}") };
+    assert_eq!(text.text, "7, please: Who? (7 words, ): A heron.");
     let closed = model(&app, &who.secret).await;
     assert!(closed.list_prompts(Some(PaginatedRequestParams::default())).await.unwrap().prompts.is_empty());
     let refused = closed.get_prompt(GetPromptRequestParams::new(prompt.name.clone())).await.unwrap_err().to_string();

@@ -64,8 +64,11 @@ async fn what_was_taken_for_a_part_is_taken_for_its_successor_and_a_merge_withou
         app.client.merge_entities(Json(NewMerge { kept_id, merged_id })).await.unwrap().id
     };
     let (followed, lost) = (merge(heron, section).await, merge(bird, chunk).await);
+    let remark = NewDocument { parent_id: Some(section), private: true, ..document("A remark", "Herons, for few.") };
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    app.client.create_document(wait, Json(remark)).await.unwrap();
     reprocess(&app, id, short(), false).await.unwrap();
-    app.settled(id).await;
+    let nodes = app.settled(id).await.nodes_total;
 
     let section = of(&app.subtree(id).await, "section", "Herons")[0];
     let merges = app.client.list_merges(MergeQuery::default()).await.unwrap().merges;
@@ -78,6 +81,10 @@ async fn what_was_taken_for_a_part_is_taken_for_its_successor_and_a_merge_withou
     let told = evidence(&app, id, "reprocess").await;
     assert_eq!((&told["merges_followed"], &told["merges_lost"]), (&json!(1), &json!(1)));
     assert_eq!(told["lost_merges"], json!([{"merge_id": lost, "kept_id": bird, "merged_id": chunk}]));
+    // Everybody may read the file, and is told nothing of what is closed in it.
+    let event = "SELECT data FROM event_outbox WHERE document_id = $1 AND kind = 'ingest.reprocessed'";
+    let event: Value = sqlx::query_scalar(event).bind(id).fetch_one(&app.pool).await.unwrap();
+    assert_eq!((&event["nodes"], &event["documents_moved"]), (&json!(nodes - 1), &json!(0)));
     // Who may read the file is told nothing of what it may not read by now.
     let reader = someone(&app, "reader").await;
     grant(&app, &reader, id, GrantRight::Read).await;

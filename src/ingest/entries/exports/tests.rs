@@ -22,6 +22,12 @@ fn messages_are_turns_in_the_forms_of_chats() {
     assert_eq!(said(&found), [("human", "One"), ("assistant", "Two"), ("U7", "Three")]);
     let times: Vec<String> = found.iter().map(|turn| turn.time.unwrap().to_rfc3339()).collect();
     assert_eq!(times, ["2024-05-01T10:00:00+00:00", "2024-05-01T10:00:00.500+00:00", "2024-05-01T10:00:00+00:00"]);
+    let empty = read(
+        r#"[{"speaker": null, "name": "", "sender": "Ann", "content": null, "text": "Here", "time": null, "created_at": "2024-05-01T10:00:00Z"},
+            {"sender": "Ben", "content": [], "text": "There"}]"#,
+    );
+    assert_eq!(said(&empty), [("Ann", "Here"), ("Ben", "There")], "what is empty hides nothing");
+    assert!(empty[0].time.is_some());
     let odd = read(r#"[{"speaker": " A\nB\u0000 ", "text": "x", "role": "a role", "time": "noon"}]"#);
     assert_eq!((odd[0].speaker.as_str(), &odd[0].role, odd[0].time), ("A B", &None, None));
 }
