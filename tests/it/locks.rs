@@ -219,7 +219,8 @@ const FILES: i32 = 6_000;
 /// Deletes a document with everything under it, whose bytes do not go in one transaction.
 async fn is_deleted_whole(app: &TestApp, id: i64) {
     let mut conn = app.pool.acquire().await.unwrap();
-    let refused = sqlx::query("SELECT count(lo_unlink(lob)) FROM document_blobs").execute(&mut *conn).await.unwrap_err();
+    let refused =
+        sqlx::query("SELECT count(lo_unlink(lob)) FROM document_blobs").execute(&mut *conn).await.unwrap_err();
     // The server tells the error before it gives up the locks, without which it has none for anybody else.
     sqlx::Connection::ping(&mut *conn).await.unwrap();
     drop(conn);

@@ -296,16 +296,13 @@ async fn pieces_are_replaced_wherever_their_segments_have_put_them() {
     patched(&app, told, json!({"content": text_of_segment})).await;
     drained(&app).await;
     assert_eq!(split(&app, id, at(&starts[..1], false)).await.unwrap_err().code, Code::Conflict);
-    // It waits for a segment before it has a piece, as a delete of that segment does.
+    // It waits for a segment before it has a piece, as a delete of that segment does. What was refused may hold one for a moment more.
     let (held, mut other) = (made.segments[0].id, app.pool.begin().await.unwrap());
-    // What was refused may hold it for a moment after its answer.
-    let hold = |id: i64, or: &str| {
-        sqlx::query(sqlx::AssertSqlSafe(format!("SELECT FROM documents WHERE id = $1 FOR UPDATE {or}"))).bind(id)
-    };
-    hold(held, "").execute(&mut *other).await.unwrap();
+    sqlx::query("SELECT FROM documents WHERE id = $1 FOR UPDATE").bind(held).execute(&mut *other).await.unwrap();
     let (again, ()) = tokio::join!(split(&app, id, at(&starts[..1], true)), async {
         until_a_statement_like_this_waits(&app.pool, "%cardinality(path)%").await;
-        hold(ids_under(&app, held).await[0], "NOWAIT").execute(&mut *other).await.unwrap();
+        let free = "SELECT FROM documents WHERE id = $1 FOR UPDATE NOWAIT";
+        sqlx::query(free).bind(ids_under(&app, held).await[0]).execute(&mut *other).await.unwrap();
         other.rollback().await.unwrap();
     });
     let again = again.unwrap();
