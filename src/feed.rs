@@ -51,7 +51,7 @@ async fn serve(service: Arc<Service>) {
     let mut one_by_one = false;
     while !service.ending.is_cancelled() {
         // It heeds the end of the service itself, because it must not leave half done what it has taken.
-        let Err(ended) = guarded(connected(&service, &mut pause, &mut one_by_one)).await else { break };
+        let Err(ended) = guarded(Box::pin(connected(&service, &mut pause, &mut one_by_one))).await else { break };
         one_by_one |= ended.is_by_a_message();
         tracing::warn!(error = %ended, "the bulk feed has no broker and tries again");
         note(&service, Err(ended.to_string()));
@@ -97,12 +97,13 @@ async fn connected(service: &Arc<Service>, pause: &mut Duration, one_by_one: &mu
     *pause = SOONEST;
     note(service, Ok(Work::Takes));
     tracing::info!("the bulk feed takes messages");
+    // Each is boxed: together they would take the better part of a thread's stack.
     let ended = tokio::select! {
-        ended = consumer::consume(service, &broker, one_by_one) => ended,
+        ended = Box::pin(consumer::consume(service, &broker, one_by_one)) => ended,
         error = broker.watch() => Err(error),
-        error = outcomes::tell(service, &broker) => Err(error),
-        error = events::publish(service, &broker) => Err(error),
-        error = figures::tell(service, &broker) => Err(error),
+        error = Box::pin(outcomes::tell(service, &broker)) => Err(error),
+        error = Box::pin(events::publish(service, &broker)) => Err(error),
+        error = Box::pin(figures::tell(service, &broker)) => Err(error),
     };
     broker.forget_ready();
     broker.close().await;

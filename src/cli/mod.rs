@@ -349,11 +349,16 @@ fn not_withdrawn(name: &str, error: &std::io::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// The bytes of a thread's stack, of which only what is used takes memory. A deep call of the build of `make demo`, which is not optimised, comes near the
+/// usual 2 MiB, and a stack that overflows ends the process.
+const STACK: usize = 8 << 20;
+
 /// Runs a program on its own runtime and prints one line if it fails. Bad settings give exit code 2.
 fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>) -> ExitCode {
     // A second provider in the process would be our own mistake, and then the first one stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match builder.enable_all().thread_stack_size(STACK).build() {
         Ok(runtime) => runtime,
         Err(error) => {
             crate::cli::output::tell!("{name}: the runtime cannot start: {error}");

@@ -259,7 +259,7 @@ async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Re
     let _body = Body::of(&data);
     let said = Said::read(&properties, &broker.user);
     let trace = otlp::Span::of_queued("take message", said.traceparent.as_deref(), Vec::new);
-    let answer_of = trace.carry(end(service, broker, &said, &properties, &data)).await?;
+    let answer_of = trace.carry(Box::pin(end(service, broker, &said, &properties, &data))).await?;
     let code = match &answer_of {
         Answer::Ack => None,
         Answer::Reject(failure) => Some(failure.code.as_str()),
@@ -397,7 +397,8 @@ async fn tried(
         }
     };
     let mut sha256 = None;
-    let trouble = match stored(service, broker, said, &mut receipt, &mut sha256, properties, body).await {
+    let storing = Box::pin(stored(service, broker, said, &mut receipt, &mut sha256, properties, body));
+    let trouble = match storing.await {
         Ok(()) => return Ok(Answer::Ack),
         Err(trouble) => trouble,
     };
