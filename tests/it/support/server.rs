@@ -90,6 +90,8 @@ const OF_TESTS: &[&str] = &[
     "ALTER SYSTEM SET full_page_writes = off",
     // The copy of the template for each test goes through the log, and takes longer to compress than to write.
     "ALTER SYSTEM SET wal_compression = off",
+    // Each database that is dropped has all buffers looked at, and each connection maps those that it reads.
+    "ALTER SYSTEM SET shared_buffers = '256MB'",
     // Each test that runs has pools of its own.
     "ALTER SYSTEM SET max_connections = 400",
 ];
