@@ -372,6 +372,10 @@ where
         let Call { meta, path, query, body } = call;
         let body = body.receive(&self.service).await?;
         let outcome = self.service.handle(&self.caller, Call { meta, path, query, body }).await;
+        // The disk of the database may be elsewhere, and only refused writes tell that it is full.
+        if outcome.as_ref().is_err_and(|failure| failure.code == Code::StorageFull) {
+            self.service.disk.refused();
+        }
         outcome.map_err(|failure| self.caller.told_failure(failure))
     }
 }

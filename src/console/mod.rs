@@ -52,6 +52,7 @@ use svc_client::{
     wire::{DocumentPath, OverviewResponse, TaskPath},
 };
 use tokio::time::timeout;
+use tower_http::catch_panic::CatchPanicLayer;
 
 /// How long the reading of a page may take.
 const READ_TIME: Duration = Duration::from_secs(10);
@@ -88,7 +89,7 @@ pub fn router(service: Arc<Service>, address: SocketAddr) -> Router {
         .route("/documents/{id}/{act}", post(acts::on_document))
         .route("/feed/dead/{act}", post(acts::on_dead))
         .route_layer(middleware::from_fn_with_state(console.clone(), acts::carry_out));
-    Router::new()
+    let pages = Router::new()
         .merge(acts)
         .route("/", get(now_page))
         .route("/actors", get(actors_page))
@@ -114,7 +115,16 @@ pub fn router(service: Arc<Service>, address: SocketAddr) -> Router {
         .route("/theme", post(sign_in::change_theme))
         .fallback(nothing_there)
         .layer(middleware::from_fn_with_state(console.clone(), auth::guard))
-        .with_state(console)
+        .with_state(console);
+    caught(pages)
+}
+
+/// Answers also where a defect ends the making of a page, whose cause the log has.
+fn caught(pages: Router) -> Router {
+    pages.layer(CatchPanicLayer::custom(|_| {
+        let detail = "this page could not be made; the service's log has the cause as a panic";
+        layout::bare_refusal(&Failure::new(Code::Internal, detail))
+    }))
 }
 
 impl Console {

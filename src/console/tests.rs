@@ -1,7 +1,22 @@
-use super::{acts, layout, now, say};
+use super::{acts, caught, layout, now, say};
 use crate::store::queue;
+use axum::{Router, body::Body, extract::Request, routing::get};
 use bytes::Bytes;
+use http::StatusCode;
 use svc_client::wire::{Finding, FindingKind, OverviewResponse};
+use tower::ServiceExt;
+
+#[tokio::test]
+async fn a_page_whose_making_panics_is_answered_with_one_that_says_so() {
+    async fn page() -> &'static str {
+        panic!("a page that nobody thought of")
+    }
+    let pages = caught(Router::new().route("/", get(page)));
+    let answer = pages.oneshot(Request::new(Body::empty())).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let page = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    assert!(String::from_utf8_lossy(&page).contains("could not be made"));
+}
 
 #[test]
 fn numbers_and_times_are_said_for_people() {

@@ -195,10 +195,6 @@ async fn one(
             Ok(_place) => calls.upload_file(query, file).await,
             Err(failure) => Err(failure),
         };
-        // The disk of the database may be elsewhere, and only refused writes tell that it is full.
-        if stored.as_ref().is_err_and(|failure| failure.code == Code::StorageFull) {
-            calls.0.service.disk.refused();
-        }
         let refused = match stored {
             Err(failure) if failure.code == Code::TooManyRequests && waits < WAITS => failure,
             ended => return ended.map(Some),
