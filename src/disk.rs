@@ -8,6 +8,7 @@ use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+use svc_client::{Code, Failure};
 
 /// How long the disk counts as full after a refused write. The database's disk may be on another machine, and only
 /// writes tell its state.
@@ -28,6 +29,13 @@ impl Disk {
     /// Records that a write was refused because a disk was full, the database's or ours.
     pub fn refused(&self) {
         *self.refused_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Records it if an operation was refused for that reason.
+    pub fn heed<T>(&self, outcome: &Result<T, Failure>) {
+        if outcome.as_ref().is_err_and(|failure| failure.code == Code::StorageFull) {
+            self.refused();
+        }
     }
 
     /// How much is free, or why nothing can be stored.

@@ -255,9 +255,7 @@ async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response
                     "the request could not be carried out; the log has the cause under this request's id",
                 ))
             });
-            if served.as_ref().is_err_and(|failure| failure.code == Code::StorageFull) {
-                service.disk.refused();
-            }
+            service.disk.heed(&served);
             served
         };
         let mut response = outcome.await.unwrap_or_else(|failure| problem(failure, &path, &id));
@@ -372,10 +370,7 @@ where
         let Call { meta, path, query, body } = call;
         let body = body.receive(&self.service).await?;
         let outcome = self.service.handle(&self.caller, Call { meta, path, query, body }).await;
-        // The disk of the database may be elsewhere, and only refused writes tell that it is full.
-        if outcome.as_ref().is_err_and(|failure| failure.code == Code::StorageFull) {
-            self.service.disk.refused();
-        }
+        self.service.disk.heed(&outcome);
         outcome.map_err(|failure| self.caller.told_failure(failure))
     }
 }
